@@ -1,0 +1,39 @@
+# Everything runs in .venv, made from the hashed lock file; a machine needs Python 3.11+ and a C library.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+
+.DEFAULT_GOAL := help
+.PHONY: help setup compile test check lint types bench codegen lock clean
+
+help: ## Show this help
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("stowplan needs Python 3.11 or newer, found " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the locked environment into $(VENV) (once; about a minute)"
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+setup: $(STAMP) ## Make the environment in .venv (the other targets do it as needed)
+
+compile: $(STAMP) ## Render the inventory into compiled/
+	@$(BIN)/stowplan compile
+
+test: $(STAMP) ## Run every test that needs no cluster
+	@$(BIN)/python -m pytest -n auto
+
+lint: $(STAMP) ## Style, import rules and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+	@$(BIN)/mypy
+
+lock: ## Renew requirements.lock from pyproject.toml (needs uv)
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --all-extras pyproject.toml -o requirements.lock

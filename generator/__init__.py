@@ -1,0 +1,1 @@
+"""The manifest generator: inventory in, one folder of manifests per cluster out."""

@@ -1,0 +1,1 @@
+"""The Rego policy library, shipped as package data."""

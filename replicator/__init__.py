@@ -1,0 +1,1 @@
+"""The multi-tier checkpoint replicator runtime."""
