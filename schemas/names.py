@@ -12,6 +12,7 @@ DNS_LABEL_MAX = 63
 DNS_SUBDOMAIN_MAX = 253
 LABEL_VALUE_MAX = 63
 
+_ENDS = "start and end with a letter or digit"
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -21,14 +22,17 @@ _BUCKET = re.compile(r"[a-z0-9][-a-z0-9_.]*[a-z0-9]")
 
 
 def dns_label_problem(name: str, *, starts_with_letter: bool = False) -> str | None:
-    """Say why a text is no DNS-1123 label (or DNS-1035 label, which must start with a letter), or None."""
+    """Say why a text is no DNS-1123 label (DNS-1035 where it must start with a letter), or None."""
     if len(name) > DNS_LABEL_MAX:
         return f"is {len(name)} characters long; at most {DNS_LABEL_MAX} are allowed"
     pattern, start = (
         (_DNS_1035, "a letter") if starts_with_letter else (_DNS_LABEL, "a letter or digit")
     )
     if not pattern.fullmatch(name):
-        return f"must be lower-case letters, digits and '-', start with {start}, end with a letter or digit"
+        return (
+            f"must be lower-case letters, digits and '-', start with {start}, "
+            "end with a letter or digit"
+        )
     return None
 
 
@@ -77,7 +81,7 @@ def bucket_problem(bucket: str) -> str | None:
     if not 3 <= len(bucket) <= limit or any(len(part) > 63 for part in bucket.split(".")):
         return f"is {len(bucket)} characters long; a bucket name has 3 to {limit}"
     if not _BUCKET.fullmatch(bucket) or ".." in bucket:
-        return "must be lower-case letters, digits, '-', '_' and '.', start and end with a letter or digit"
+        return f"must be lower-case letters, digits, '-', '_' and '.', {_ENDS}"
     if bucket.startswith("goog") or "google" in bucket:
         return "must not start with 'goog' or contain 'google'"
     if re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", bucket):

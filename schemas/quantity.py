@@ -47,7 +47,7 @@ _NANO = Decimal("1e-9")
 
 
 class QuantityError(ValueError):
-    """The text is not a Kubernetes quantity; the message says what is wrong and what would be right."""
+    """The text is no Kubernetes quantity; the message says what is wrong and what is right."""
 
 
 def _near_miss(text: str) -> str:
