@@ -105,13 +105,16 @@ def discover(root: Path) -> Tree:
                     "INV001",
                     "there is no inventory/targets here",
                     Location(str(root)),
-                    "run stowplan in the folder that holds inventory/, or make one with stowplan init",
+                    "run stowplan in the folder that holds inventory/; stowplan init makes one",
                 )
             ]
         )
     findings: list[Finding] = []
     names: list[dict[str, Path]] = []
-    for what, name_of in (("targets", lambda p, _: p.stem), ("classes", class_name)):
+    for what, singular, name_of in (
+        ("targets", "cluster", lambda p, _: p.stem),
+        ("classes", "class", class_name),
+    ):
         found: dict[str, Path] = {}
         for path in _yaml_files(folder / what):
             name = name_of(path, folder / what)
@@ -119,8 +122,8 @@ def discover(root: Path) -> Tree:
                 findings.append(
                     _fault(
                         "INV002",
-                        f"{what[:-2] if what == 'classes' else what[:-1]} {name!r} stands in two files;"
-                        f" the other is {found[name].relative_to(root)}",
+                        f"{singular} {name!r} stands in two files; "
+                        f"the other is {found[name].relative_to(root)}",
                         Location(path.relative_to(root).as_posix()),
                         "rename or remove one of them",
                     )
@@ -167,7 +170,7 @@ def lint_text(text: str, shown: str) -> list[Finding]:
             findings.append(
                 _fault(
                     "INV005",
-                    f"unknown key {match[1]!r} at the top of an inventory file; reclass would ignore it",
+                    f"unknown key {match[1]!r} at the top of the file, which reclass ignores",
                     Location(shown, line, column),
                     f"write {near}" if near else f"the keys here are {', '.join(FILE_KEYS)}",
                 )

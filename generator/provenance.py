@@ -91,6 +91,18 @@ class Provenance:
         candidates, depth = self._follow(path, [], 0)
         return bool(candidates) and depth == len(path)
 
+    def keys(self, path: ValuePath) -> list[str]:
+        """The keys that the files of the target define below a path."""
+        candidates, depth = self._follow(path, [], 0)
+        if depth < len(path):
+            return []
+        return [
+            str(key.value).lstrip("~=")
+            for candidate in candidates
+            if isinstance(candidate.node, yaml.MappingNode)
+            for key, _ in candidate.node.value
+        ]
+
     def definitions(self, path: ValuePath) -> list[tuple[Location, yaml.Node]]:
         """Every place that defines a path, lowest precedence first."""
         candidates, depth = self._follow(path, [], 0)

@@ -155,8 +155,9 @@ def _machine(name: str, row: dict[str, Any]) -> Machine:
     accelerator = row.get("accelerator")
     return Machine(
         name=name,
-        accelerator=accelerator
-        and Accelerator(accelerator["type"], accelerator["name"], accelerator["perNode"]),
+        accelerator=Accelerator(accelerator["type"], accelerator["name"], accelerator["perNode"])
+        if accelerator
+        else None,
         vcpus=row["vcpus"],
         memory=row["memoryGiB"] * GIB,
         topologies=tuple(row.get("topologies", ())),

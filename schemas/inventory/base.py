@@ -109,7 +109,7 @@ def _ram_disk(value: str) -> str:
     if not _RAM_DISK.fullmatch(value):
         memory = _memory(value)  # names the usual mistakes better than the pattern does
         raise fault(
-            f"{value!r} is not a whole number of Mi, Gi or Ti; the controller rounds it down to MiB "
+            f"{value!r} is not a whole number of Mi, Gi or Ti; the controller rounds it down "
             "without a word",
             "write a whole number with Gi" if memory else "",
         )

@@ -29,9 +29,7 @@ def _project_id(value: str) -> str:
     if placeholder_in(value):
         raise fault(f"{value!r} is a placeholder from the documents", "write the project's id")
     if not _PROJECT_ID.fullmatch(value):
-        raise fault(
-            f"{value!r} is no project id: 6 to 30 lower-case letters, digits and '-', a letter first"
-        )
+        raise fault(f"{value!r} is no project id: 6 to 30 lower-case letters, digits and '-'")
     return value
 
 

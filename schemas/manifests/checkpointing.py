@@ -1,6 +1,7 @@
 """CheckpointConfiguration.
 
-Source: GoogleCloudPlatform/high-scale-checkpointing-controller ``crd/checkpointconfiguration.yaml``.
+Source: ``crd/checkpointconfiguration.yaml`` of the public controller,
+GoogleCloudPlatform/high-scale-checkpointing-controller.
 """
 
 from __future__ import annotations
