@@ -35,7 +35,7 @@ def apply(
     root: Path, name: str, facts: dict[str, Any], manifests: list[Manifest]
 ) -> tuple[list[Manifest], list[Finding]]:
     """Run one overlay file of ``inventory/overlays`` over a cluster's manifests."""
-    import _gojsonnet  # type: ignore[import-not-found]
+    import _gojsonnet
 
     cluster = str(facts["metadata"]["name"])
     folder = (root / "inventory" / "overlays").resolve()

@@ -50,7 +50,7 @@ class Parameters(InventoryModel):
     """Free values of your own, for ``${vars:name}``."""
 
 
-FOREIGN_KEYS = frozenset({"kapitan", "_reclass_"})
+FOREIGN_KEYS = frozenset({"kapitan", "_kapitan_", "_reclass_"})
 """Parameters that belong to Kapitan and reclass and are not read here."""
 
 __all__ = ["FOREIGN_KEYS", "Parameters"]
