@@ -11,14 +11,23 @@ import fnmatch
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from generator.findings import Finding, Location, Severity
-from generator.inventory import Classes, InventoryError, Renderer, Tree, discover, lint_text
+from generator.fleet import Fleet
+from generator.inventory import (
+    Classes,
+    InventoryError,
+    Rendered,
+    Renderer,
+    Tree,
+    discover,
+    lint_text,
+)
 from generator.inventory import yaml_finding as as_finding
 from generator.output import Output, Staged
-from generator.render import ClusterFiles, diagnose, render_cluster
+from generator.render import ClusterFiles, diagnose, render_cluster, resolve
 from generator.state import State
 from generator.yaml_load import YamlError, read_text
 
@@ -80,32 +89,49 @@ class Outcome:
 
 
 class Builder:
-    """Builds single clusters; one per process."""
+    """Renders and builds single clusters; one per process."""
 
     def __init__(self, tree: Tree, classes: Classes) -> None:
         self._tree = tree
         self._classes = classes
         self._renderer: Renderer | None = None
 
-    def build(self, name: str) -> ClusterFiles:
-        """Render, check and emit one target."""
+    def render(self, name: str) -> Rendered | list[Finding]:
+        """Render one target's parameters, or say why they do not render."""
         path = self._tree.targets[name]
         shown = self._tree.shown(path)
         try:
-            text = read_text(path, shown)
-            found = lint_text(text, shown)
+            found = lint_text(read_text(path, shown), shown)
         except YamlError as error:
-            return ClusterFiles(name, findings=[as_finding(error, name)])
+            return [as_finding(error, name)]
         if found:
-            return ClusterFiles(name, findings=found)
+            return [replace(finding, cluster=name) for finding in found]
         if self._renderer is None:
             self._renderer = Renderer(self._tree)
         try:
-            rendered = self._renderer.render(name)
+            return self._renderer.render(name)
         except ValueError as error:
-            found = diagnose(self._tree, self._classes, name, str(error))
-            return ClusterFiles(name, findings=found)
+            return diagnose(self._tree, self._classes, name, str(error))
+
+    def build(self, name: str) -> ClusterFiles:
+        """Render, check and emit one target."""
+        rendered = self.render(name)
+        if isinstance(rendered, list):
+            return ClusterFiles(name, findings=rendered)
         return render_cluster(self._tree, self._classes, rendered)
+
+
+def fleets(tree: Tree, names: list[str]) -> Iterator[tuple[str, Fleet | None, list[Finding]]]:
+    """Resolve clusters without building them; None with findings where one does not resolve."""
+    classes = Classes.read(tree)
+    builder = Builder(tree, classes)
+    for name in names:
+        rendered = builder.render(name)
+        if isinstance(rendered, list):
+            yield name, None, classes.findings + rendered
+        else:
+            fleet, findings = resolve(tree, rendered)
+            yield name, fleet, classes.findings + findings
 
 
 def select(tree: Tree, options: Options) -> list[str]:

@@ -55,12 +55,7 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
     """Turn one target's parameters into files, or into findings that say why not."""
     sources = [tree.shown(path) for path in rendered.files]
     result = ClusterFiles(rendered.name, sources=sources)
-    spec, problems = validate(rendered.parameters)
-    fleet: Fleet | None = None
-    if spec is not None:
-        fleet, problems = resolve_fleet(spec, rendered.name)
-    if problems:
-        result.findings = _located(tree, rendered, problems)
+    fleet, result.findings = resolve(tree, rendered)
     if fleet is None:
         return result
     manifests = build(fleet)
@@ -78,6 +73,15 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
     if not result.failed:
         result.files = _files(tree, classes, rendered, fleet, cluster_facts, result)
     return result
+
+
+def resolve(tree: Tree, rendered: Rendered) -> tuple[Fleet | None, list[Finding]]:
+    """Check one target's parameters and look everything up; None where that is impossible."""
+    spec, problems = validate(rendered.parameters)
+    fleet: Fleet | None = None
+    if spec is not None:
+        fleet, problems = resolve_fleet(spec, rendered.name)
+    return fleet, _located(tree, rendered, problems) if problems else []
 
 
 def _located(tree: Tree, rendered: Rendered, problems: list[Problem]) -> list[Finding]:

@@ -1,6 +1,6 @@
 """The Kapitan front door: a kadet component that returns what ``stowplan compile`` would write.
 
-With ``output_type: plain`` Kapitan writes each entry as it stands, so both ways give the same bytes.
+With ``output_type: plain`` Kapitan writes each entry as it stands, so both give the same bytes.
 """
 
 from __future__ import annotations
