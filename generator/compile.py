@@ -24,6 +24,7 @@ from generator.inventory import (
     Tree,
     discover,
     lint_text,
+    outline,
 )
 from generator.inventory import yaml_finding as as_finding
 from generator.output import Output, Staged
@@ -97,11 +98,17 @@ class Builder:
         self._renderer: Renderer | None = None
 
     def render(self, name: str) -> Rendered | list[Finding]:
-        """Render one target's parameters, or say why they do not render."""
+        """Render one target's parameters, or say why they do not render.
+
+        An empty list means that its classes are at fault, whose findings say so already.
+        """
         path = self._tree.targets[name]
         shown = self._tree.shown(path)
         try:
-            found = lint_text(read_text(path, shown), shown)
+            text = read_text(path, shown)
+            found = lint_text(text, shown)
+            if not found and self._classes.faulty and self._uses_faulty(name, text, shown):
+                return []
         except YamlError as error:
             return [as_finding(error, name)]
         if found:
@@ -112,6 +119,14 @@ class Builder:
             return self._renderer.render(name)
         except ValueError as error:
             return diagnose(self._tree, self._classes, name, str(error))
+
+    def _uses_faulty(self, name: str, text: str, shown: str) -> bool:
+        """Whether classes of a target have faults of their own, which are reported with them.
+
+        Such a target is not rendered: a loop of classes would overflow reclass-rs' stack.
+        """
+        used = [used for used, _ in outline(text, shown, name, self._tree.targets[name])]
+        return not self._classes.faulty.isdisjoint(self._classes.closure(used))
 
     def build(self, name: str) -> ClusterFiles:
         """Render, check and emit one target."""

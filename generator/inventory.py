@@ -8,7 +8,7 @@ parameters. Rendering is done by reclass-rs, which Kapitan uses as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -190,6 +190,7 @@ class Classes:
     uses: dict[str, list[tuple[str, Location]]] = field(default_factory=dict)
     sections: dict[Path, frozenset[str]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    faulty: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, tree: Tree) -> Classes:
@@ -207,7 +208,28 @@ class Classes:
                 found = [yaml_finding(error)]
             classes.findings += found
         classes.findings += classes._missing() + classes._loops()
+        files = {finding.inventory.file for finding in classes.findings if finding.inventory}
+        classes.faulty = frozenset(
+            name for name, path in tree.classes.items() if tree.shown(path) in files
+        )
         return classes
+
+    def closure(self, names: Iterable[str]) -> list[str]:
+        """Classes and those that they include, in reclass' merge order: what is included first."""
+        order: list[str] = []
+        begun: set[str] = set()
+
+        def visit(name: str) -> None:
+            if name in begun or name not in self.tree.classes:
+                return
+            begun.add(name)
+            for used, _ in self.uses.get(name, ()):
+                visit(used)
+            order.append(name)
+
+        for name in names:
+            visit(name)
+        return order
 
     def _missing(self) -> list[Finding]:
         return [

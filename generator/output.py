@@ -82,6 +82,7 @@ class Output:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.staging: Path | None = None
+        self._made = False
         self.staged: list[Staged] = []
 
     def open(self) -> None:
@@ -91,6 +92,7 @@ class Output:
             OutputError: ``compiled/`` is no folder or cannot be written.
         """
         try:
+            self._made = not self.root.exists()
             self.root.mkdir(exist_ok=True)
             self._sweep()
             staging = self.root / f"{STAGING_PREFIX}{os.getpid()}"
@@ -112,6 +114,8 @@ class Output:
         if self.staging is not None:
             shutil.rmtree(self.staging, ignore_errors=True)
             self.staging = None
+        if self._made and not any(self.root.iterdir()):
+            self.root.rmdir()
 
     def stage(self, cluster: str, files: dict[str, str], sources: list[str]) -> Staged:
         """Compare a cluster's files with the disk and put those that differ into staging.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -45,6 +45,7 @@ class _Candidate:
     file: str
     key: yaml.Node | None
     node: yaml.Node
+    through: tuple[str, ...] = ()
 
 
 class Provenance:
@@ -61,11 +62,11 @@ class Provenance:
 
     def find(self, path: ValuePath, *, key: bool = False) -> Place:
         """Return the place of a path, or of the deepest part of it that exists."""
-        via: list[str] = []
-        candidates, depth = self._follow(path, via, 0)
+        candidates, depth = self._follow(path, 0)
         if not candidates:
             return Place(self.fallback, 0)
         winner = candidates[-1]
+        via = list(winner.through)
         node = winner.key if key and winner.key is not None else winner.node
         for reference in _references(winner.node):
             inner = self._reference_place(reference)
@@ -88,12 +89,12 @@ class Provenance:
 
     def exists(self, path: ValuePath) -> bool:
         """Whether any file of the target defines the path."""
-        candidates, depth = self._follow(path, [], 0)
+        candidates, depth = self._follow(path, 0)
         return bool(candidates) and depth == len(path)
 
     def keys(self, path: ValuePath) -> list[str]:
         """The keys that the files of the target define below a path."""
-        candidates, depth = self._follow(path, [], 0)
+        candidates, depth = self._follow(path, 0)
         if depth < len(path):
             return []
         return [
@@ -105,44 +106,45 @@ class Provenance:
 
     def definitions(self, path: ValuePath) -> list[tuple[Location, yaml.Node]]:
         """Every place that defines a path, lowest precedence first."""
-        candidates, depth = self._follow(path, [], 0)
+        candidates, depth = self._follow(path, 0)
         if depth < len(path):
             return []
         return [(_location(c.file, c.key or c.node), c.node) for c in candidates]
 
     def _reference_place(self, reference: str) -> Location | None:
         path = tuple(reference.split(":"))
-        candidates, depth = self._follow(path, [], 1)
+        candidates, depth = self._follow(path, 1)
         if depth < len(path):
             return None
         return _location(candidates[-1].file, candidates[-1].node)
 
-    def _follow(
-        self, path: ValuePath, via: list[str], nesting: int
-    ) -> tuple[list[_Candidate], int]:
+    def _follow(self, path: ValuePath, nesting: int) -> tuple[list[_Candidate], int]:
         candidates, depth = list(self._roots), 0
         for part in path:
             step = _step(candidates, part)
             if not step:
                 break
-            candidates, depth = self._through(step, via, nesting), depth + 1
+            candidates, depth = self._through(step, nesting), depth + 1
         return candidates, depth
 
-    def _through(
-        self, candidates: list[_Candidate], via: list[str], nesting: int
-    ) -> list[_Candidate]:
-        """Replace a value that is nothing but a reference by what it refers to."""
-        winner = candidates[-1]
-        text = winner.node.value if isinstance(winner.node, yaml.ScalarNode) else ""
-        match = _WHOLE_REFERENCE.fullmatch(text) if "${" in text else None
-        if match is None or nesting >= _MAX_REFERENCE_DEPTH:
-            return candidates
-        path = tuple(match[1].split(":"))
-        target, depth = self._follow(path, via, nesting + 1)
-        if depth < len(path):
-            return candidates
-        via.append(f"through {text} at {_location(winner.file, winner.node)}")
-        return target
+    def _through(self, candidates: list[_Candidate], nesting: int) -> list[_Candidate]:
+        """Replace each value that is nothing but a reference by what it refers to.
+
+        A referenced mapping merges with what other files say of the same path, so all stay.
+        """
+        expanded: list[_Candidate] = []
+        for candidate in candidates:
+            text = candidate.node.value if isinstance(candidate.node, yaml.ScalarNode) else ""
+            match = _WHOLE_REFERENCE.fullmatch(text) if "${" in text else None
+            path = tuple(match[1].split(":")) if match else ()
+            target: list[_Candidate] = []
+            if path and nesting < _MAX_REFERENCE_DEPTH:
+                target, depth = self._follow(path, nesting + 1)
+                if depth < len(path):
+                    target = []
+            step = f"through {text} at {_location(candidate.file, candidate.node)}"
+            expanded += [replace(c, through=(step, *c.through)) for c in target] or [candidate]
+        return expanded
 
 
 def _references(node: yaml.Node) -> list[str]:
@@ -163,7 +165,7 @@ def _step(candidates: list[_Candidate], part: str | int) -> list[_Candidate]:
             if text.lstrip("~=") == part or text == part:
                 if text.startswith("~"):
                     found.clear()
-                found.append(_Candidate(candidate.file, key, value))
+                found.append(_Candidate(candidate.file, key, value, candidate.through))
     return found
 
 
@@ -174,7 +176,7 @@ def _list_step(candidates: list[_Candidate], index: int) -> list[_Candidate]:
             continue
         items = candidate.node.value
         if index < len(items):
-            return [_Candidate(candidate.file, None, items[index])]
+            return [_Candidate(candidate.file, None, items[index], candidate.through)]
         index -= len(items)
     return []
 

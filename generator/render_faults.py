@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import yaml
 
@@ -38,9 +37,7 @@ def explain(tree: Tree, classes: Classes, name: str, text: str, message: str) ->
     ]
     if found:
         return found
-    files = (*(tree.classes[used] for used in _closure(classes, uses, tree)), path)
-    if any(finding.inventory and _shown_in(tree, files, finding) for finding in classes.findings):
-        return []  # the class files' own faults are reported once for all clusters
+    files = (*(tree.classes[used] for used in classes.closure(used for used, _ in uses)), path)
     provenance = Provenance(tree, files)
     return (
         _merge_conflict(name, message, provenance)
@@ -50,32 +47,8 @@ def explain(tree: Tree, classes: Classes, name: str, text: str, message: str) ->
     )
 
 
-def _shown_in(tree: Tree, files: tuple[Path, ...], finding: Finding) -> bool:
-    return finding.inventory is not None and finding.inventory.file in {
-        tree.shown(path) for path in files
-    }
-
-
 def _fault(cluster: str, rule: str, message: str, where: Location, fix: str = "") -> Finding:
     return Finding(rule, Severity.ERROR, message, fix, cluster=cluster, inventory=where)
-
-
-def _closure(classes: Classes, uses: list[tuple[str, Location]], tree: Tree) -> list[str]:
-    """Classes in reclass' merge order: those that a class includes come before it."""
-    order: list[str] = []
-
-    def visit(name: str) -> None:
-        if name in order or name not in tree.classes:
-            return
-        for used, _ in classes.uses.get(name, ()):
-            if used != name:
-                visit(used)
-        if name not in order:
-            order.append(name)
-
-    for used, _ in uses:
-        visit(used)
-    return order
 
 
 def _structure(cluster: str, text: str, shown: str) -> list[Finding]:

@@ -45,10 +45,21 @@ def validate(parameters: dict[str, Any]) -> tuple[Parameters | None, list[Proble
     try:
         return Parameters.model_validate(own), []
     except ValidationError as error:
-        return None, [_problem(detail, own) for detail in error.errors(include_url=False)]
+        problems = [_problem(detail) for detail in error.errors(include_url=False)]
+        return None, _without_echoes(problems)
 
 
-def _problem(detail: ErrorDetails, parameters: dict[str, Any]) -> Problem:
+def _without_echoes(problems: list[Problem]) -> list[Problem]:
+    """Leave out "X is missing" where the same mapping holds a misspelt X."""
+    misspelt = {
+        (*problem.path[:-1], problem.fix.removeprefix("write "))
+        for problem in problems
+        if problem.rule == "INV011"
+    }
+    return [p for p in problems if p.rule != "INV012" or p.path not in misspelt]
+
+
+def _problem(detail: ErrorDetails) -> Problem:
     kind, found = detail["type"], detail["input"]
     path = tuple(part for part in detail["loc"] if part != "[key]")
     context = detail.get("ctx", {})

@@ -156,6 +156,9 @@ def _quotas(
                 f"{given.lending_limit} is more than the queue's own {given.nominal}",
                 f"write at most {given.nominal}",
             )
+    named = fleet.spec.queueing.flavors[flavor].node_pool
+    if named is not None and pool is None:
+        return  # the pool itself is at fault, which is said at the pool
     for resource in covered:
         if quota(fleet, flavor, quotas, resource) is None:
             yield Problem(

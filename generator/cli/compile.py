@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from generator.cli.terminal import ProgressLine, print_findings
+from generator.cli.terminal import ProgressLine, grouped, print_findings
 from generator.compile import Options, Outcome, compile_fleet
 from generator.inventory import InventoryError
 from generator.output import OutputError
@@ -92,7 +92,8 @@ def _report(outcome: Outcome, options: Options, quiet: bool) -> int:
         print(f"note: compiled/{path} is not from stowplan; it is left alone", file=sys.stderr)
     if outcome.has_errors:
         kept = "other clusters were written" if options.keep_going else "nothing was written"
-        count = sum(finding.severity == "error" for finding in outcome.findings)
+        errors = [finding for finding in outcome.findings if finding.severity == "error"]
+        count = len(grouped(errors))
         bad = f" in {len(outcome.failed)} of {outcome.clusters} clusters" if outcome.failed else ""
         print(f"{count} error{'s' * (count != 1)}{bad}; {kept}", file=sys.stderr)
         return 1

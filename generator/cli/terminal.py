@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 from generator.findings import Finding, Severity
 
 _COLOURS = {Severity.ERROR: "31", Severity.WARNING: "33", Severity.NOTE: "36"}
 _PROGRESS_AFTER_S = 1.0
+_SHOWN_DETOURS = 3
 
 
 def colour_wanted(stream: TextIO) -> bool:
@@ -27,26 +29,52 @@ def painted(text: str, code: str, wanted: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if wanted else text
 
 
-def finding_lines(finding: Finding, colour: bool) -> list[str]:
-    """A finding as ``file:line:col: severity RULE: message``, with its fix and detours below."""
+def finding_lines(finding: Finding, via: Sequence[str], colour: bool) -> list[str]:
+    """A finding as ``file:line:col: severity RULE: message``, with its detours and fix below."""
     place = finding.where
     head = f"{place}: " if place else ""
     severity = painted(finding.severity.value, _COLOURS[finding.severity], colour)
     lines = [f"{head}{severity} {finding.rule}: {finding.message}"]
-    lines += [f"    {note}" for note in finding.via]
+    lines += [f"    {note}" for note in via[:_SHOWN_DETOURS]]
+    if len(via) > _SHOWN_DETOURS:
+        lines.append(f"    … and {len(via) - _SHOWN_DETOURS} more ways")
     if finding.fix:
         lines.append(f"    fix: {finding.fix}")
     return lines
 
 
+@dataclass
+class Group:
+    """Findings that say the same of the same place."""
+
+    finding: Finding
+    clusters: list[str]
+    via: list[str]
+
+
+def grouped(findings: Iterable[Finding]) -> list[Group]:
+    """Findings that differ only in their cluster, path or detour, as one, in order."""
+    groups: dict[Finding, Group] = {}
+    for finding in findings:
+        shared = replace(finding, cluster="", via=(), path=() if finding.where else finding.path)
+        group = groups.setdefault(shared, Group(finding, [], []))
+        if finding.cluster and finding.cluster not in group.clusters:
+            group.clusters.append(finding.cluster)
+        group.via += [note for note in finding.via if note not in group.via]
+    return list(groups.values())
+
+
 def print_findings(findings: Iterable[Finding], stream: TextIO | None = None) -> None:
-    """Print findings, one cluster after the other."""
+    """Print findings; one that several clusters share is printed once."""
     out = stream or sys.stderr
     colour = colour_wanted(out)
-    for finding in findings:
-        cluster = f"[{finding.cluster}] " if finding.cluster else ""
-        first, *rest = finding_lines(finding, colour)
-        print(cluster + first, *rest, sep="\n", file=out)
+    for group in grouped(findings):
+        where = ""
+        if group.clusters:
+            more = len(group.clusters) - 1
+            where = f"[{group.clusters[0]}{f' and {more} more' if more else ''}] "
+        first, *rest = finding_lines(group.finding, group.via, colour)
+        print(where + first, *rest, sep="\n", file=out)
 
 
 class ProgressLine:

@@ -58,7 +58,9 @@ def _named(kind: str, problem: Any) -> AfterValidator:
     def check(value: str) -> str:
         placeholder = placeholder_in(value)
         if placeholder:
-            raise fault(f"{placeholder!r} is a placeholder from the documents", f"write {kind}")
+            raise fault(
+                f"{placeholder!r} is a placeholder from the documents", f"write a real {kind}"
+            )
         wrong = problem(value)
         if wrong:
             raise fault(f"{value!r} is no {kind}: it {wrong}")
@@ -80,7 +82,7 @@ def _quantity(value: str) -> str:
             raise fault(f"{value!r} is negative", "write a quantity of zero or more")
         return canonical(value)
     except QuantityError as error:
-        raise fault(str(error)) from None
+        raise fault(error.message, error.hint) from None
 
 
 _MEMORY_UNIT = re.compile(r"[0-9.]+(?:[kMGTPE]|[KMGTPE]i)")
@@ -91,7 +93,7 @@ def _bare_number(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise fault(
             f"{value} has no unit, so it would mean {value} bytes",
-            f"write the unit, such as {value}Gi",
+            "write the unit, such as 64Gi",
         )
     return value
 
