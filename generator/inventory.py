@@ -16,7 +16,13 @@ from typing import Any
 
 from generator.findings import Finding, Location, Severity
 from generator.spelling import nearest
-from generator.yaml_load import YamlError, iter_nodes, load_documents, read_text
+from generator.yaml_load import (
+    YamlError,
+    iter_nodes,
+    load_documents,
+    mapping_items,
+    read_text,
+)
 
 SUFFIXES = (".yml", ".yaml")
 FILE_KEYS = ("applications", "classes", "environment", "exports", "parameters")
@@ -296,7 +302,7 @@ def _outline(
     sections: set[str] = set()
     base = name.split(".") if path.stem == "init" else name.split(".")[:-1]
     for root in iter_nodes(text, shown):
-        for key, value in getattr(root, "value", None) or ():
+        for key, value in mapping_items(root):
             if key.value == "classes" and isinstance(value.value, list):
                 for item in value.value:
                     mark = item.start_mark
