@@ -1,5 +1,4 @@
 """Every wrong input is answered with its place, the fault and the remedy; nothing is written."""
-# ruff: noqa: E501 - a table reads best with a case a line
 
 from __future__ import annotations
 

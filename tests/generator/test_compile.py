@@ -242,7 +242,7 @@ def run_apart(fleet: Fleet, *arguments: str, **options: object) -> subprocess.Co
     return subprocess.run(
         [*STOWPLAN, *arguments, "-C", str(fleet.root)],
         env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False, **options,
-    )  # type: ignore[call-overload,no-any-return]  # fmt: skip
+    )  # fmt: skip
 
 
 def bound_by_permissions() -> None:
