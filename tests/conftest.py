@@ -6,8 +6,10 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from generator.cli.main import main
 
@@ -66,6 +68,21 @@ class Fleet:
             for path in sorted(folder.rglob("*"))
             if path.is_file()
         }
+
+    def objects(self, cluster: str, kind: str) -> list[dict[str, Any]]:
+        """The compiled objects of a kind, in the order of their files."""
+        found = []
+        for path in sorted((self.root / "compiled" / cluster).rglob(f"{kind.lower()}-*.yaml")):
+            if path.parent.name != "controllers":
+                found.append(yaml.safe_load(path.read_text()))
+        return found
+
+    def object(self, cluster: str, kind: str, name: str = "") -> dict[str, Any]:
+        """The one compiled object of a kind whose name begins so."""
+        (found,) = [
+            o for o in self.objects(cluster, kind) if o["metadata"]["name"].startswith(name)
+        ]
+        return found
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from generator.build.metadata import metadata
 from generator.fleet import Fleet, RamDisk
 from generator.manifest import Manifest
+from generator.retention import cron_job_name, job_names
 from schemas.inventory.checkpointing import Retention
 from schemas.manifests.base import TemplateMeta
 from schemas.manifests.core import (
@@ -28,27 +29,8 @@ from schemas.manifests.core import (
 SERVICE_ACCOUNT = "checkpoint-retention"
 BACKUPS = "/backups"
 USER = 65532
-CRON_JOB_NAME_MAX = 52
-"""A CronJob's name leaves 11 characters for its jobs (k8s.io/kubernetes
-pkg/apis/batch/validation)."""
 
 _GCSFUSE = "gcsfuse.csi.storage.gke.io"
-
-
-def job_names(fleet: Fleet, config: str) -> list[str]:
-    """The names under which the workloads of a configuration write backups, sorted."""
-    return sorted(
-        {
-            workload.checkpoint.job_name or name
-            for name, workload in fleet.spec.workloads.items()
-            if workload.checkpoint is not None and workload.checkpoint.configuration == config
-        }
-    )
-
-
-def cron_job_name(config: str) -> str:
-    """The CronJob's name."""
-    return f"retention-{config}"
 
 
 def build(fleet: Fleet) -> Iterator[Manifest]:
@@ -57,7 +39,7 @@ def build(fleet: Fleet) -> Iterator[Manifest]:
     accounts: set[str] = set()
     for disk in fleet.ram_disks.values():
         retention = disk.spec.retention
-        jobs = job_names(fleet, disk.name)
+        jobs = job_names(fleet.spec, disk.name)
         if retention.tool == "none" or not jobs:
             continue
         section = ("checkpointing", disk.name)
