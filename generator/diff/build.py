@@ -45,8 +45,8 @@ def build_report(base: Tree, head: Tree) -> Report:
     """Compare two trees.
 
     Raises:
-        UnreadableHeadError: files of the head that changed cannot be read or parsed; a report without
-            them would hide changes.
+        UnreadableHeadError: files of the head that changed cannot be read or parsed; a report
+            without them would hide changes.
     """
     return _Builder(base, head).report()
 
@@ -130,7 +130,7 @@ class _Builder:
             stand_ins = [i.resource for i in heads.get(path, [])] or [
                 Resource(cluster, "", FILE_KIND, "", own)
             ]
-            resources += [Loaded(resource, path, MISSING, "") for resource in stand_ins]
+            resources += [Loaded(resource, path, MISSING) for resource in stand_ins]
         return resources
 
     def _preload(self, pairs: list[Pair]) -> None:
@@ -218,8 +218,6 @@ class _Builder:
 
     def _compare(self, old: Loaded, new: Loaded) -> list[FieldChange]:
         """Compare two objects; equal pairs of contents only once."""
-        if old.resource.kind == FILE_KIND and old.body == new.body and type(old.body) is str:
-            return []
         # Parsed values live as long as the parser, so their identities do not repeat.
         key = (id(old.body), id(new.body), new.resource.group, new.resource.kind)
         known = self._compared.get(key)

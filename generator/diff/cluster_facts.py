@@ -104,7 +104,7 @@ class Side:
         wanted = list(dict.fromkeys(paths))
         missing = [path for path in wanted if path not in self._files and path in self._tree.files]
         for path, content in self._tree.read(missing):
-            self._files[path] = self._parser.load(path, self._tree.files[path], content)
+            self._files[path] = self._parser.load(path, content)
         return {path: self._files[path] for path in wanted if path in self._files}
 
     def preload(self, wanted: Iterable[tuple[str, tuple[str, ...]]]) -> None:

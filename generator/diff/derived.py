@@ -248,7 +248,7 @@ def _jobset(verb: Verb, old: Loaded | None, new: Loaded | None, base: Side, head
     pods = _arrow(*(f"{size[0]:,}" if size else None for size in (before, after)))
     chips = _arrow(*(f"{size[1]:,}" if size else None for size in (before, after)))
     stops = before or after or (0, 0)
-    lines = ()
+    lines: tuple[Derived, ...] = ()
     if before != after or verb is not Verb.CHANGE:
         lines = (
             Derived(
@@ -275,9 +275,8 @@ def _job_size(body: Any) -> tuple[int, int] | None:
         )
         pods += count
         for container in dig(spec, "template", "spec", "containers") or []:
-            wanted = dig(container, "resources", "limits") or dig(
-                container, "resources", "requests"
-            )
+            wanted = dig(container, "resources", "limits")
+            wanted = wanted or dig(container, "resources", "requests")
             for name, amount in (wanted or {}).items() if isinstance(wanted, dict) else ():
                 if name in ("google.com/tpu", "nvidia.com/gpu"):
                     chips += count * int(_quantity(amount) or 0)

@@ -126,7 +126,8 @@ def _restarts(changes: list[Change]) -> str:
         chips = sum(change.chips or 0 for change in jobs)
         size = f" on {_count(chips, 'chip')}" if chips else ""
         names = _some((job.previous or job.resource).full_name for job in jobs)
-        parts.append(f"{_count(len(jobs), 'job')}{size}{_where(jobs)} stop if running: {names}.")
+        stops = "stops" if len(jobs) == 1 else "stop"
+        parts.append(f"{_count(len(jobs), 'job')}{size}{_where(jobs)} {stops} if running: {names}.")
     if others:
         whys = dict.fromkeys(_capital(change.why[0]) for change in others if change.why)
         names = _some(change.resource.title for change in others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from generator.yaml_load import YamlError, decode, load_documents
 FILE_KIND = "File"
 """Kind of what is no Kubernetes object; its body is the text, or the parsed value."""
 
+_LEADING_COMMENTS = re.compile(rb"\A(?:#[^\n]*\n)+")
 _PARSED = (".yaml", ".yml", ".json")
 DOCUMENTS = (".md", ".txt", ".rst")
 """Files for people; a change of theirs follows from changes that are shown."""
@@ -26,13 +28,11 @@ class Loaded:
         resource: its identity.
         file: path under the tree.
         body: the object as plain values; text for a file that is not parsed.
-        text: the file's text.
     """
 
     resource: Resource
     file: str
     body: Any
-    text: str
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -63,55 +63,57 @@ class Parser:
     """Parses files, equal contents once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bool], tuple[list[Any], str] | Finding] = {}
+        self._known: dict[bytes, list[Any]] = {}
 
-    def load(self, path: str, content_id: str, content: Content) -> list[Loaded] | Finding:
+    def load(self, path: str, content: Content) -> list[Loaded] | Finding:
         """Return a file's resources, or the finding that says why there are none to be had."""
         if isinstance(content, Finding):
             return content
-        parsed = path.endswith(_PARSED)
-        key = (content_id, parsed)
-        known = self._known.get(key)
-        if known is None or isinstance(known, Finding):
-            known = self._known[key] = _documents(path, content, parsed=parsed)
-        if isinstance(known, Finding):
-            return known
-        values, text = known
+        if not path.endswith(_PARSED):
+            return _resources(path, _text(content), 0)
+        # The comment on top names the cluster; what follows is often the same in many.
+        key = _LEADING_COMMENTS.sub(b"", content, count=1)
+        values = self._known.get(key)
+        if values is None:
+            parsed = _documents(path, content)
+            if isinstance(parsed, Finding):
+                return parsed
+            values = self._known[key] = parsed
         return [
             loaded
             for number, value in enumerate(values)
-            for loaded in _resources(path, value, text, number)
+            for loaded in _resources(path, value, number)
         ]
 
 
-def _documents(path: str, content: bytes, *, parsed: bool) -> tuple[list[Any], str] | Finding:
-    if not parsed:
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError:
-            text = f"(binary, {len(content):,} bytes)"
-        return [text], text
+def _text(content: bytes) -> str:
     try:
-        text = decode(content, path)
-        values = [document.value for document in load_documents(text, path)]
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"(binary, {len(content):,} bytes)"
+
+
+def _documents(path: str, content: bytes) -> list[Any] | Finding:
+    try:
+        documents = load_documents(decode(content, path), path)
     except YamlError as error:
         fix = error.fix
         if b"<<<<<<< " in content:
             fix = "it holds conflict markers (<<<<<<<): finish the merge, or compile again"
         return unreadable(path, error.message, fix, error.where.line)
-    return [value for value in values if value is not None], text
+    return [document.value for document in documents if document.value is not None]
 
 
-def _resources(path: str, value: Any, text: str, number: int) -> list[Loaded]:
+def _resources(path: str, value: Any, number: int) -> list[Loaded]:
     """Return the resources of one document: one, or those of a List."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "List" and isinstance(value.get("items"), list):
         return [
             loaded
             for place, item in enumerate(value["items"])
-            for loaded in _resources(path, item, text, number + place)
+            for loaded in _resources(path, item, number + place)
         ]
-    return [Loaded(_identity(path, value, number), path, value, text)]
+    return [Loaded(_identity(path, value, number), path, value)]
 
 
 def _identity(path: str, value: Any, number: int) -> Resource:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -32,9 +32,20 @@ class Tree(Protocol):
         skipped: findings on entries that are no regular files.
     """
 
-    label: str
-    files: dict[str, str]
-    skipped: list[Finding]
+    @property
+    def label(self) -> str:
+        """See above."""
+        ...
+
+    @property
+    def files(self) -> dict[str, str]:
+        """See above."""
+        ...
+
+    @property
+    def skipped(self) -> list[Finding]:
+        """See above."""
+        ...
 
     def read(self, paths: Sequence[str]) -> Iterator[tuple[str, Content]]:
         """Yield each file's bytes, or the finding that says why they are not to be had."""

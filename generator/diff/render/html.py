@@ -35,6 +35,7 @@ from generator.diff.render.values import (
     change_title,
     derived_apart,
     derived_for,
+    following_text,
     group_scope,
     group_title,
     impact_totals,
@@ -205,10 +206,7 @@ def _fields(group: Group) -> str:
     fields, following = shown_fields(group.first)
     rows = "".join(_field_row(group, field) for field in fields)
     if following:
-        rows += (
-            f'<tr class="quiet"><td colspan="3">{plural(following, "field")} that only carry the '
-            "new name along</td></tr>"
-        )
+        rows += f'<tr class="quiet"><td colspan="3">{following_text(following)}</td></tr>'
     if not rows:
         return ""
     return (
@@ -219,15 +217,15 @@ def _fields(group: Group) -> str:
 
 def _field_row(group: Group, field: FieldChange) -> str:
     notes = [_e(text) for text in derived_for(group.first, field)]
-    if field.immutable is not None:
+    if field.immutable is not None and field.impact is not Impact.BLOCKED:
         notes.append(f"immutable: {_e(field.immutable.rule)}")
     if field.impact is not group.impact:
         notes.insert(0, _badge(field.impact))
-    note = f'<div class="note">{" · ".join(notes)}</div>' if notes else ""
+    note = f'<tr class="note"><td colspan="3">{" · ".join(notes)}</td></tr>' if notes else ""
     quiet = " class=quiet" if field.impact in _QUIET and group.impact not in _QUIET else ""
-    path = f"<td><code>{_e(show_path(field.path)) or 'text'}</code>{note}</td>"
+    path = f"<td><code>{_e(show_path(field.path)) or 'text'}</code></td>"
     if is_long_text(field):
-        return f'<tr{quiet}>{path}<td colspan="2">{_text_diff(field)}</td></tr>'
+        return f'<tr{quiet}>{path}<td colspan="2">{_text_diff(field)}</td></tr>{note}'
     variants = value_variants(group, field.path) if group.varies else []
     if len(variants) > 1:
         pairs = "".join(
@@ -239,12 +237,12 @@ def _field_row(group: Group, field: FieldChange) -> str:
         rest = f"<tr><td colspan=3>and {more:,} other pairs of values</td></tr>" if more > 0 else ""
         return (
             f'<tr{quiet}>{path}<td colspan="2"><table class="variants">{pairs}{rest}</table></td>'
-            "</tr>"
+            f"</tr>{note}"
         )
     label = '<span class="order">order</span> ' if field.op == "order" else ""
     return (
         f'<tr{quiet}>{path}<td data-label="before">{label}{_value(field.old, "old")}</td>'
-        f'<td data-label="after">{label}{_value(field.new, "new")}</td></tr>'
+        f'<td data-label="after">{label}{_value(field.new, "new")}</td></tr>{note}'
     )
 
 

@@ -119,6 +119,8 @@ def _derived(line: Derived) -> dict[str, Any]:
     for key, value in (("path", line.path or None), ("old", line.old), ("new", line.new)):
         if value is not None:
             out[key] = value
+    if line.exceeded:
+        out["exceeded"] = True
     return out
 
 

@@ -30,6 +30,7 @@ from generator.diff.render.values import (
     change_title,
     derived_apart,
     derived_for,
+    following_text,
     group_scope,
     group_title,
     impact_totals,
@@ -261,7 +262,7 @@ def _field_lines(group: Group, level: Level) -> list[str]:
     if len(fields) > level.fields:
         lines.append(f"  … {plural(len(fields) - level.fields, 'more field')}")
     if following:
-        lines.append(f"  … {plural(following, 'field')} that carry the new name along")
+        lines.append(f"  … {following_text(following)}")
     return lines
 
 

@@ -22,6 +22,7 @@ from generator.diff.render.values import (
     change_title,
     derived_apart,
     derived_for,
+    following_text,
     group_scope,
     group_title,
     impact_totals,
@@ -181,7 +182,7 @@ def _fields(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
     if quiet:
         out.append(paint(f"      and {len(quiet)} cosmetic (labels, annotations)", _DIM))
     if following:
-        out.append(paint(f"      and {following} that carry the new name along", _DIM))
+        out.append(paint(f"      {following_text(following)}", _DIM))
     return out
 
 

@@ -199,6 +199,11 @@ def shown_fields(change: Change) -> tuple[list[FieldChange], int]:
     return fields, len(change.fields) - len(fields)
 
 
+def following_text(count: int) -> str:
+    """Say how many fields only carry a resource's new name."""
+    return f"and {plural(count, 'field')} with the new name in {'it' if count == 1 else 'them'}"
+
+
 def derived_for(change: Change, field: FieldChange) -> list[str]:
     """Return the numbers that belong beside a field."""
     here = ".".join(plain_path(field.path))
