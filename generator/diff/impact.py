@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from generator.diff.conditions import CONDITIONS, Case
 from generator.diff.immutable import immutable_rule
-from generator.diff.impact_table import ANY, TABLE, Row
+from generator.diff.impact_rows.row import ANY, Row
+from generator.diff.impact_table import TABLE
 from generator.diff.model import IMPACT_RANK, FieldChange, Impact, Verb, plain_path
 from generator.diff.patterns import matches
 
