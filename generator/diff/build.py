@@ -73,11 +73,12 @@ class _Builder:
         paths = sorted(set(changed) - documents)
         new = self._load_head(paths)
         old = self._load_base(paths, new)
-        pairs = match(old, new)
+        lone = self._lone_clusters()
+        pairs = match(old, new, lone)
         self._preload(pairs)
         renames = _renames(pairs)
         changes = [change for pair in pairs if (change := self._change(pair, renames))]
-        groups = group_changes(changes, self._lone_clusters())
+        groups = group_changes(changes, lone)
         ordered = [change for group in groups for change in group.changes]
         self._look_for_half_written()
         everything = self._base.files.keys() | self._head.files.keys()

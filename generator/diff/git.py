@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from generator.diff.visible import visible
 from generator.findings import Location
 
 _SETTINGS = {
@@ -33,6 +34,11 @@ class DiffError(Exception):
         self.message = message
         self.fix = fix
         self.where = where
+
+
+def shown_path(path: bytes) -> str:
+    """Return a path as text: what is not UTF-8 or cannot be seen is written as an escape."""
+    return visible(path.decode("utf-8", "backslashreplace"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,7 @@ class Repository:
             mode, _, rest = head.partition(b" ")
             if mode in (b"100644", b"100755"):
                 oid = rest.rpartition(b" ")[2].decode("ascii")
-                blobs.append(Blob(path[cut:].decode("utf-8", "backslashreplace"), oid))
+                blobs.append(Blob(shown_path(path[cut:]), oid))
         return blobs
 
     def list_index(self, folder: str) -> dict[str, str]:
@@ -166,7 +172,7 @@ class Repository:
                 clean[path] = parts[1].decode("ascii")
         for path in self._checked(["diff-files", "--name-only", "-z", *scope]).split(b"\0"):
             clean.pop(path, None)
-        return {path[cut:].decode("utf-8", "backslashreplace"): o for path, o in clean.items()}
+        return {shown_path(path[cut:]): o for path, o in clean.items()}
 
     def _checked(self, arguments: Sequence[str]) -> bytes:
         code, out, err = self._bytes(*arguments)

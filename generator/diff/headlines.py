@@ -7,6 +7,7 @@ from typing import Any
 
 from generator.diff.conditions import dig
 from generator.diff.model import MISSING, Change, Impact, Verb, plain_path
+from generator.diff.visible import visible
 
 SHOWN = 3
 """Names listed in a sentence before the rest is counted."""
@@ -32,7 +33,7 @@ def headlines(changes: Iterable[Change]) -> tuple[tuple[Impact, str], ...]:
         if members:
             lines.append((impact, sentence(members)))
     lines += [(Impact.LIVE, text) for text in _exceeded(every)]
-    return tuple(lines + [(Impact.NONE, text) for text in _waivers(every)])
+    return tuple(lines + [(Impact.NONE, visible(text)) for text in _waivers(every)])
 
 
 def _exceeded(changes: list[Change]) -> list[str]:

@@ -7,7 +7,7 @@ hash; then content. Objects are only ever matched with objects of their own kind
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,14 +53,23 @@ def name_stem(name: str) -> str:
     return _HASH.sub("", name)
 
 
-def match(old: Iterable[Loaded], new: Iterable[Loaded]) -> list[Pair]:
-    """Pair the resources of the files that differ; each ends up in exactly one pair."""
+def match(
+    old: Iterable[Loaded], new: Iterable[Loaded], lone_clusters: Container[str] = ()
+) -> list[Pair]:
+    """Pair the resources of the files that differ; each ends up in exactly one pair.
+
+    Args:
+        old: the base's.
+        new: the head's.
+        lone_clusters: clusters that only one side has; they come or go as a whole, and nothing of
+            them is taken for moved.
+    """
     matcher = _Matcher(list(old), list(new))
     matcher.by_key(Verb.CHANGE, lambda item: (item.resource, 0))
     matcher.by_key(Verb.REPLACE, _stable_key)
     matcher.by_key(Verb.REPLACE, _stem_key)
     matcher.by_content()
-    matcher.across_clusters()
+    matcher.across_clusters(lone_clusters)
     return matcher.finish()
 
 
@@ -119,15 +128,17 @@ class _Matcher:
         ]
         self._settle(pairs)
 
-    def across_clusters(self) -> None:
+    def across_clusters(self, lone_clusters: Container[str]) -> None:
         """Pair what left one cluster and came to one other under the same name.
 
         Only where exactly one left and one came: a class that a hundred clusters share and one
-        drops was not moved. Whole clusters that come or go are not looked at.
+        drops was not moved.
         """
 
         def key(item: Loaded) -> Any:
             part = item.resource
+            if part.cluster in lone_clusters:
+                return None
             stable = _stable_key(item)
             name = stable[-1] if stable else part.name
             return (part.group, part.kind, part.namespace, name) if part.kind != FILE_KIND else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from generator.diff.visible import visible
 from generator.findings import Finding
 
 
@@ -111,11 +112,11 @@ def show_path(path: Path) -> str:
     text = ""
     for part in path:
         if isinstance(part, Item):
-            text += f"[{part.key}]"
+            text += f"[{visible(part.key)}]"
         elif part and all(c.isalnum() or c in "_-" for c in part):
             text += f".{part}" if text else part
         else:
-            text += f"[{part}]"
+            text += f"[{visible(part)}]"
     return text
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from generator.diff.model import Resource
 from generator.diff.tree import Content, unreadable
+from generator.diff.visible import visible
 from generator.findings import Finding
 from generator.yaml_load import YamlError, decode, load_documents
 
@@ -130,8 +131,8 @@ def _identity(path: str, value: Any, number: int) -> Resource:
     name, namespace = metadata.get("name"), metadata.get("namespace")
     return Resource(
         cluster,
-        group_of(api_version),
-        kind,
-        namespace if isinstance(namespace, str) else "",
-        name if isinstance(name, str) and name else fallback,
+        visible(group_of(api_version)),
+        visible(kind),
+        visible(namespace) if isinstance(namespace, str) else "",
+        visible(name) if isinstance(name, str) and name else fallback,
     )

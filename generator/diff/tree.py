@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from generator.diff.git import DiffError, Repository
+from generator.diff.git import DiffError, Repository, shown_path
 from generator.findings import Finding, Location, Severity
 from generator.yaml_load import MAX_FILE_BYTES
 
@@ -125,9 +125,11 @@ class FolderTree:
     digest: str = "sha1"
     files: dict[str, str] = field(default_factory=dict)
     skipped: list[Finding] = field(default_factory=list)
+    _places: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for path, entry in self._walk():
+            self._places[path] = entry.path
             self.files[path] = self.known.get(path) or self._blob_id(path, entry)
 
     def _walk(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -146,7 +148,7 @@ class FolderTree:
             for entry in entries:
                 if entry.name.startswith("."):
                     continue
-                path = prefix + os.fsencode(entry.name).decode("utf-8", "backslashreplace")
+                path = prefix + shown_path(os.fsencode(entry.name))
                 if entry.is_symlink():
                     self.skipped.append(
                         Finding(
@@ -185,7 +187,7 @@ class FolderTree:
         """Yield each file's bytes."""
         for path in paths:
             try:
-                with (self.root / path).open("rb") as stream:
+                with Path(self._places[path]).open("rb") as stream:
                     size = os.fstat(stream.fileno()).st_size
                     data = b"" if size > MAX_FILE_BYTES else stream.read(MAX_FILE_BYTES + 1)
             except OSError as error:
@@ -260,7 +262,7 @@ class _Opener:
 
     def __init__(self, start: Path, inside: str) -> None:
         self._start = start
-        self._inside = inside.strip("/") if inside != "/" else inside
+        self._inside = inside.rstrip("/") or inside
         self._repository: Repository | None = None
 
     @property
@@ -288,6 +290,8 @@ class _Opener:
     def open(self, text: str | None) -> Tree:
         if text is None:
             return self._work_tree()
+        if not text:
+            raise DiffError("'' names no commit and no folder", "give a Git ref or a folder")
         path = self._start / text
         if _looks_like_folder(text):
             return _labelled(_folder(str(path), self._inside), text)

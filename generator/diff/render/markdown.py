@@ -140,6 +140,11 @@ def escape(text: str) -> str:
     """Make text inert in Markdown: no mark-up, no link, no mention, no reference."""
     text = html.escape(" ".join(text.split()), quote=False)
     text = re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", text)
+    return _inert(text)
+
+
+def _inert(text: str) -> str:
+    """Break what a host turns into mentions and links wherever it stands outside of code."""
     return text.replace("@", "@\u200b").replace("://", ":\u200b//")
 
 
@@ -250,7 +255,8 @@ def _details(group: Group, level: Level) -> str:
     body.append("\n".join(f"- {line}" for line in _notes(group, level)))
     inner = "\n\n".join(part for part in body if part)
     return (
-        f"<details><summary>{html.escape(summary, quote=False)}</summary>\n\n{inner}\n\n</details>"
+        f"<details><summary>{_inert(html.escape(summary, quote=False))}</summary>\n\n{inner}\n\n"
+        "</details>"
     )
 
 

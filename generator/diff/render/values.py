@@ -20,6 +20,7 @@ from generator.diff.model import (
     Verb,
     plain_path,
 )
+from generator.diff.visible import visible
 from generator.emit_yaml import dump
 
 MAX_VALUE = 120
@@ -34,17 +35,13 @@ def one_line(value: Any, limit: int = MAX_VALUE) -> str:
     if value is MISSING:
         return "(none)"
     if isinstance(value, str):
-        plain = value if value and "\n" not in value and value.isprintable() else None
-        text = (
-            plain
-            if plain is not None and value.strip() == value
-            else json.dumps(value, ensure_ascii=False)
-        )
+        bare = value and value.strip() == value and value.isprintable()
+        text = value if bare else visible(json.dumps(value, ensure_ascii=False))
     elif isinstance(value, dict):
-        text = ", ".join(f"{key}: {one_line(item, limit)}" for key, item in value.items())
-        text = f"{{{text}}}"
+        parts = (f"{visible(str(key))}: {one_line(item, limit)}" for key, item in value.items())
+        text = f"{{{', '.join(parts)}}}"
     else:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        text = visible(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -56,8 +53,8 @@ def is_long_text(change: FieldChange) -> bool:
 def line_diff(old: Any, new: Any, context: int = CONTEXT) -> list[str]:
     """Return changed lines with ``-`` and ``+`` before them, unchanged ones around with a blank,
     and how many were left out."""
-    before = old.splitlines() if isinstance(old, str) else []
-    after = new.splitlines() if isinstance(new, str) else []
+    before = [visible(line) for line in old.splitlines()] if isinstance(old, str) else []
+    after = [visible(line) for line in new.splitlines()] if isinstance(new, str) else []
     out: list[str] = []
     place = 0
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=len(before) > 2000)

@@ -118,8 +118,7 @@ def test_a_group_that_covers_one_more_resource_is_matched_all_the_same() -> None
     new["spec"]["resourceGroups"][0]["coveredResources"].append("example.com/nic")
     assert shown(compare(old, new, *QUEUE)) == [
         (
-            "spec.resourceGroups[example.com/nic,google.com/tpu]"
-            ".coveredResources[example.com/nic]",
+            "spec.resourceGroups[example.com/nic,google.com/tpu].coveredResources[example.com/nic]",
             "add",
         )
     ]

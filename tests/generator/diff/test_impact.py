@@ -169,9 +169,7 @@ def test_kueue_labels_of_a_job(compare_objects: One, label: str) -> None:
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else None,
 )
-def test_coming_and_going(
-    compare_objects: One, body: Body, added: Impact, deleted: Impact
-) -> None:
+def test_coming_and_going(compare_objects: One, body: Body, added: Impact, deleted: Impact) -> None:
     come, gone = compare_objects(None, body), compare_objects(body, None)
     assert (come.verb, come.impact) == (Verb.ADD, added)
     assert (gone.verb, gone.impact) == (Verb.DELETE, deleted)
