@@ -15,8 +15,11 @@ import re
 from typing import Any
 
 _PLAIN = re.compile(
-    r"[A-Za-z_/][-A-Za-z0-9_./@+=,]*(?:[:][-A-Za-z0-9_./@+=,]+)*"
+    r"(?:--?)?[A-Za-z_/][-A-Za-z0-9_./@+=,]*(?:[:][-A-Za-z0-9_./@+=,]+)*"
     r"(?: [-A-Za-z0-9_./@+=,()]+)*"
+    r"|[1-9][0-9]*(?:[KMGTPE]i|m)"  # quantities
+    r"|[1-9][0-9]*(?:x[1-9][0-9]*)+"  # topologies
+    r"|[0-9]+\.[0-9]+\.[0-9]+(?:-[A-Za-z][A-Za-z0-9.]*)?"  # versions
 )
 _KEYWORDS = frozenset("y n yes no on off true false null none nan inf .inf .nan ~ = <<".split())
 _BLOCK_SAFE = re.compile(
@@ -130,6 +133,19 @@ def dump(value: dict[str, Any]) -> str:
     """
     if not value:
         return "{}\n"
+    out: list[str] = []
+    _write(value, "", out)
+    return "".join(out)
+
+
+def dump_list(value: list[dict[str, Any]]) -> str:
+    """Return the YAML text of a list of objects, such as a JSON patch.
+
+    Raises:
+        TypeError, ValueError: as :func:`dump`.
+    """
+    if not value:
+        return "[]\n"
     out: list[str] = []
     _write(value, "", out)
     return "".join(out)

@@ -47,7 +47,17 @@ _NANO = Decimal("1e-9")
 
 
 class QuantityError(ValueError):
-    """The text is no Kubernetes quantity; the message says what is wrong and what is right."""
+    """The text is no Kubernetes quantity.
+
+    Attributes:
+        message: what is wrong.
+        hint: what to write instead, empty where the intent is not clear.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
+        self.hint = hint
 
 
 def _near_miss(text: str) -> str:
@@ -78,11 +88,8 @@ def parse_quantity(text: str) -> Decimal:
     """
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        hint = _near_miss(text)
-        raise QuantityError(
-            f"{text!r} is not a Kubernetes quantity"
-            + (f"; {hint}" if hint else " (such as 64Gi or 500m)")
-        )
+        hint = _near_miss(text) or "write one such as 64Gi or 500m"
+        raise QuantityError(f"{text!r} is not a Kubernetes quantity", hint)
     value = Decimal(match["sign"] + match["digits"])
     if match["suffix"]:
         suffix = match["suffix"]

@@ -1,1 +1,1 @@
-"""Command-line front door."""
+"""The command line: one module a command, each loaded only when it is called."""
