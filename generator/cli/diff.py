@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from generator.cli.terminal import colour_wanted, print_findings
 from generator.diff.build import UnreadableHeadError, build_report
 from generator.diff.git import DiffError
 from generator.diff.model import Impact, Report
@@ -33,14 +33,6 @@ EQUAL, DIFFERENT, ERROR, FAILED = 0, 1, 2, 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (
-        "Compare two rendered trees, without a cluster and without the network. "
-        "Each side is a Git ref or a folder."
-    )
-    parser.epilog = (
-        "Exit status: 0 no difference, 1 differences, 2 usage or unreadable input, 3 a class of "
-        "--fail-on occurs."
-    )
     parser.add_argument(
         "--base", default="HEAD", metavar="REF|DIR", help="the side before (default: HEAD)"
     )
@@ -112,8 +104,7 @@ def run(args: argparse.Namespace) -> int:
         _complain(error.message, error.fix)
         return ERROR
     except UnreadableHeadError as error:
-        for finding in error.findings:
-            _complain(f"{finding.where}: {finding.message}", finding.fix)
+        print_findings(error.findings)
         return ERROR
     _print(_render(report, args.format, args, colour=_colour(args.color)))
     if fail_on & set(report.impacts):
@@ -154,12 +145,7 @@ def _format_of(path: Path) -> str:
 
 
 def _colour(choice: str) -> bool:
-    """Whether to colour stdout; ``NO_COLOR`` (no-color.org) counts when it is not empty."""
-    if choice != "auto":
-        return choice == "always"
-    return (
-        sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    )
+    return colour_wanted(sys.stdout) if choice == "auto" else choice == "always"
 
 
 def _write(path: Path, text: str) -> None:
@@ -170,13 +156,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print(text: str) -> None:
-    """Write to stdout whatever its encoding is; a reader that left early is no fault."""
+    """Write to stdout whatever its encoding is."""
     encoding = sys.stdout.encoding or "utf-8"
-    try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
 
 
 def _complain(message: str, fix: str) -> None:

@@ -303,8 +303,10 @@ def _renames(pairs: list[Pair]) -> dict[str, dict[str, str]]:
 
 
 def _follow(change: FieldChange, renames: dict[str, str]) -> FieldChange:
-    """Mark a field that only carries a new name along."""
+    """Mark a field that only carries a new name along, unless a rule gives that a weight."""
     old, new = change.old, change.new
+    if change.impact is Impact.DATA_LOSS:
+        return change
     if not renames or not isinstance(old, str) or not isinstance(new, str):
         return change
     for was, now in renames.items():

@@ -157,10 +157,11 @@ class _Comparison:
         if len(before) > 1 and before != after and Counter(before) == Counter(after):
             self._report(path, "order", old, new, len(path))
             return
-        for i, j in _align(before, after, [_option(v) for v in old], [_option(v) for v in new]):
+        names = _entry_names(old), _entry_names(new)
+        for i, j in _align(before, after, *names):
             was = MISSING if i is None else old[i]
             now = MISSING if j is None else new[j]
-            here = (*path, Item(str(j if j is not None else i), i, j))
+            here = (*path, Item(_place_name(i, j, *names), i, j))
             if i is not None and j is not None:
                 self.values(was, now, here, len(here))
             else:
@@ -217,6 +218,34 @@ def _option(value: Any) -> str:
         return name
     head, colon, _ = value.rpartition(":")
     return head if colon and " " not in head and "\n" not in head else value
+
+
+def _entry_names(values: list[Any]) -> list[str]:
+    """Name the entries of a command line: ``steps`` of ``steps=100``, ``--hourly`` of the ``24``
+    behind it; an entry without a name of its own is named by its whole."""
+    names: list[str] = []
+    flag = ""
+    for value in values:
+        text = value if isinstance(value, str) else ""
+        is_flag = text.startswith("-") and "=" not in text
+        if flag and text and not text.startswith("-"):
+            names.append(flag)
+        else:
+            names.append(f"{text} itself" if is_flag else _option(value))
+        flag = text if is_flag else ""
+    return names
+
+
+def _place_name(i: int | None, j: int | None, old: list[str], new: list[str]) -> str:
+    """Name a place in a sequence: by the entry's name where both sides have it once, else by
+    number."""
+    was = old[i] if i is not None else None
+    now = new[j] if j is not None else None
+    name = now if now is not None else was
+    single = name is not None and old.count(name) <= 1 and new.count(name) <= 1
+    if single and i is not None and j is not None and was == now:
+        return str(name)
+    return str(j if j is not None else i)
 
 
 def _entry_name(key: str, old: Any, new: Any) -> str:

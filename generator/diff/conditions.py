@@ -115,6 +115,38 @@ def _sealed(case: Case) -> bool:
     return dig(case.old, "immutable") is True
 
 
+def _names_backups(case: Case) -> bool:
+    """An argument that tells the replicator the job's name, under which backups are filed."""
+    if case.change is None:
+        return False
+    values = [v for v in (case.change.old, case.change.new) if isinstance(v, str)]
+    key = getattr(case.change.path[-1], "key", "")
+    return key in ("run_name", "--job-name") or any(
+        value.startswith(("run_name=", "--job-name=")) for value in values
+    )
+
+
+def _keeps_fewer(case: Case) -> bool:
+    """A retention job that deletes backups which it kept before."""
+    change = case.change
+    if change is None or not case.name.startswith("retention-"):
+        return False
+    if change.new == "--delete":
+        return True
+    counts = [_kept(value) for value in (change.old, change.new)]
+    return None not in counts and counts[1] < counts[0]  # type: ignore[operator]
+
+
+def _kept(value: Any) -> float | None:
+    if value == "always":
+        return float("inf")
+    return int(value) if isinstance(value, str) and value.isdecimal() else None
+
+
+def _controllers(case: Case) -> bool:
+    return case.name.startswith("controllers/")
+
+
 def _bootstrap(case: Case) -> bool:
     return case.name.startswith("bootstrap/")
 
@@ -134,5 +166,8 @@ CONDITIONS: dict[str, Callable[[Case], bool]] = {
     "value-only": _value_only,
     "sealed": _sealed,
     "bootstrap": _bootstrap,
+    "controllers": _controllers,
+    "names-backups": _names_backups,
+    "keeps-fewer": _keeps_fewer,
 }
 """Name in a table → question."""

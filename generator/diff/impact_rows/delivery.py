@@ -66,6 +66,18 @@ DELIVERY_ROWS = (
     ),
     Row(*_FACTS, "", Impact.NONE, "facts for people and checks; not for a cluster", _LOCAL),
     Row(*_FACTS, "**", Impact.NONE, "facts for people and checks; not for a cluster", _LOCAL),
+    *(
+        Row(
+            "",
+            "File",
+            path,
+            Impact.LIVE,
+            "a patch of a controller: its pods are rolled, training goes on",
+            "kubernetes.io/docs/concepts/workloads/controllers",
+            when="controllers",
+        )
+        for path in ("", "**")
+    ),
     Row(
         "",
         "File",

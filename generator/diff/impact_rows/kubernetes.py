@@ -12,6 +12,10 @@ _K8S_STORAGE = "kubernetes.io/docs/concepts/storage/persistent-volumes"
 _K8S_META = "kubernetes.io/docs/concepts/overview/working-with-objects"
 _ARGO_WAVES = "argo-cd.readthedocs.io/en/stable/user-guide/sync-waves"
 _ARGO_OPTIONS = "argo-cd.readthedocs.io/en/stable/user-guide/sync-options"
+_RETENTION = (
+    "docs.cloud.google.com/kubernetes-engine/docs/how-to/machine-learning/training/"
+    "multi-tier-checkpointing (backup-warden)"
+)
 
 STORAGE_ROWS = (
     *(
@@ -61,6 +65,15 @@ STORAGE_ROWS = (
     ),
 )
 CORE_ROWS = (
+    Row(
+        "batch",
+        "CronJob",
+        "spec jobTemplate spec template spec containers args",
+        Impact.DATA_LOSS,
+        "the next run deletes backups that were kept so far",
+        _RETENTION,
+        when="keeps-fewer",
+    ),
     *(
         Row(
             "apps",

@@ -30,6 +30,19 @@ JOBSET_ROWS = (
         _JOBSET_WEBHOOK,
         IS_RECREATED,
     ),
+    *(
+        Row(
+            *_JOBSET,
+            f"spec replicatedJobs template spec template spec containers {field}",
+            Impact.DATA_LOSS,
+            "backups are filed under the job's name: under another one the new run finds none and "
+            "starts from step 0",
+            _MTC_DOC,
+            IS_RECREATED,
+            "names-backups",
+        )
+        for field in ("args", "command")
+    ),
     Row(
         *_JOBSET,
         "spec suspend",

@@ -264,7 +264,7 @@ def _text_diff(field: FieldChange) -> str:
 def _notes(group: Group) -> str:
     first = group.first
     fields, _ = shown_fields(first)
-    lines = [f"<li>{_e(text)}</li>" for text in derived_apart(first, fields)]
+    lines = [f"<li>{_e(text)}</li>" for text in derived_apart(group, fields)]
     lines += [f"<li>{_badge(group.impact)} {_e(why)}</li>" for why in first.why if why]
     remedies = dict.fromkeys(
         field.immutable.remedy

@@ -39,6 +39,7 @@ from generator.diff.render.values import (
     one_line,
     place_lines,
     plural,
+    short_path,
     shown_fields,
     totals,
 )
@@ -273,7 +274,7 @@ def _field_lines(group: Group, level: Level) -> list[str]:
 
 
 def _one_field(group: Group, field: FieldChange, level: Level) -> list[str]:
-    path = show_path(field.path)
+    path = short_path(field.path)
     if is_long_text(field):
         return [f"  {path or 'text'}:"] + [
             f"{line[:1]}   {line[2:]}" for line in line_diff(field.old, field.new, level.context)
@@ -297,7 +298,7 @@ def _notes(group: Group, level: Level) -> list[str]:
     first = group.first
     fields, _ = shown_fields(first)
     notes = [escape(line) for field in fields for line in derived_for(first, field)]
-    notes += [escape(line) for line in derived_apart(first, fields)]
+    notes += [escape(line) for line in derived_apart(group, fields)]
     notes += [f"**{group.impact.value}**: {escape(why)}" for why in first.why if why]
     rules = {field.immutable.rule: field.immutable.remedy for field in fields if field.immutable}
     for rule, remedy in rules.items():

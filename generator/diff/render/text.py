@@ -30,6 +30,7 @@ from generator.diff.render.values import (
     line_diff,
     one_line,
     place_lines,
+    short_path,
     shown_fields,
     signed_totals,
 )
@@ -145,7 +146,7 @@ def _group(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
         out.append(paint(f"      first: {change_title(first)} ({first.resource.cluster})", _DIM))
     out += _fields(group, paint, unfold=unfold)
     shown, _ = shown_fields(first)
-    out += [f"      {line}" for line in derived_apart(first, shown)]
+    out += [f"      {line}" for line in derived_apart(group, shown)]
     out += [f"      {_label(group)}: {why}" for why in first.why[:3] if why]
     for remedy in dict.fromkeys(
         field.immutable.remedy
@@ -173,7 +174,7 @@ def _fields(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
         fields = [f for f in fields if f.impact is not Impact.COSMETIC]
     else:
         quiet = []
-    width = min(56, max((len(show_path(f.path)) for f in fields), default=0))
+    width = min(56, max((len(short_path(f.path)) for f in fields), default=0))
     out: list[str] = []
     for field in fields[:MAX_FIELDS]:
         out += _field(group, first, field, width, paint)
@@ -187,7 +188,7 @@ def _fields(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
 
 
 def _field(group: Group, change: Change, field: FieldChange, width: int, paint: Paint) -> list[str]:
-    path = show_path(field.path)
+    path = short_path(field.path)
     if is_long_text(field):
         lines = [f"      {path or 'text'}"]
         for line in line_diff(field.old, field.new):
@@ -212,6 +213,13 @@ def _field(group: Group, change: Change, field: FieldChange, width: int, paint: 
             more = [f"        … and {rest:,} other pairs of values"] if rest > 0 else []
             return [f"      {path:<{width}}", *shown, *more]
     line = f"      {path:<{width}}   {transition(field.old, field.new, field.op)}"
+    if len(line) > MAX_WIDTH and field.op == "change":
+        lines = [
+            f"      {path}",
+            paint(f"        - {one_line(field.old)}", "31"),
+            paint(f"        + {one_line(field.new)}", "32"),
+        ]
+        return lines + [paint(f"        {note}", _DIM) for note in notes]
     room = MAX_WIDTH - len(line) - 3
     tail = notes.pop(0) if notes and len(notes[0]) <= room else ""
     lines = [f"{line}   {paint(tail, _DIM)}" if tail else line]

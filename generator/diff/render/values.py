@@ -16,9 +16,11 @@ from generator.diff.model import (
     FieldChange,
     Group,
     Impact,
+    Path,
     Report,
     Verb,
     plain_path,
+    show_path,
 )
 from generator.diff.visible import visible
 from generator.emit_yaml import dump
@@ -84,6 +86,14 @@ def body_text(body: Any) -> str:
         return dump(body if isinstance(body, dict) else {"value": body})
     except (TypeError, ValueError):
         return json.dumps(body, indent=2, default=str, ensure_ascii=False) + "\n"
+
+
+def short_path(path: Path) -> str:
+    """Write a path without the levels that only nest pod templates."""
+    text = show_path(path)
+    for nest in (".template.spec.template.spec.", ".jobTemplate.spec.template.spec."):
+        text = text.replace(nest, "…")
+    return text
 
 
 def plural(number: int, one: str, many: str = "") -> str:
@@ -227,7 +237,29 @@ def _same_items(path: str, field: FieldChange) -> bool:
     return all(name in keys for name in names)
 
 
-def derived_apart(change: Change, fields: Iterable[FieldChange]) -> list[str]:
-    """Return the numbers that no shown field carries."""
-    taken = {text for field in fields for text in derived_for(change, field)}
-    return [line.text for line in change.derived if line.text not in taken]
+def derived_apart(group: Group, fields: Iterable[FieldChange]) -> list[str]:
+    """Return the numbers that no shown field carries; of several members, their sizes as a sum."""
+    first = group.first
+    taken = {text for field in fields for text in derived_for(first, field)}
+    lines = [line for line in first.derived if line.text not in taken]
+    if len(group.changes) == 1 or group.whole_cluster:
+        return [line.text for line in lines]
+    rest = [line.text for line in lines if line.name not in ("job-size", "nodes")]
+    return rest + _together(group)
+
+
+def _together(group: Group) -> list[str]:
+    """Nodes or pods, and chips, of all members; each node pool once."""
+    if any(change.chips is None for change in group.changes):
+        return []
+    if group.first.pools:
+        pools = {
+            (change.resource.cluster, name): (nodes, chips)
+            for change in group.changes
+            for name, nodes, chips in change.pools
+        }
+        nodes, chips = (sum(sizes) for sizes in zip(*pools.values(), strict=True))
+        return [f"together {plural(nodes, 'node')}, {plural(chips, 'chip')}"]
+    pods = sum(change.nodes or 0 for change in group.changes)
+    chips = sum(change.chips or 0 for change in group.changes)
+    return [f"together {plural(pods, 'pod')}, {plural(chips, 'chip')}"]

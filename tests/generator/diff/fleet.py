@@ -172,8 +172,8 @@ def _pod(run: str) -> dict[str, Any]:
             {
                 "name": "train",
                 "image": "docker.example/maxtext:2026-08",
-                "args": ["python3", "train.py", f"run_name={run}", "steps=100000"],
-                "env": [{"name": "JAX_PLATFORMS", "value": "tpu"}],
+                "args": ["python3", "train.py", "run_name=llama-70b", "steps=100000"],
+                "env": [{"name": "JAX_PLATFORMS", "value": "tpu"}, {"name": "RUN", "value": run}],
                 "resources": {"limits": {"google.com/tpu": 4, "memory": "500Gi"}},
             }
         ],

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from generator.diff.build import build_report
 from generator.diff.conditions import CONDITIONS
 from generator.diff.immutable import ROWS
 from generator.diff.impact_table import TABLE
 from generator.diff.model import Change, Impact, Verb
+from generator.diff.tree import open_trees
 from tests.generator.diff import fleet
 
 One = Callable[[Any, Any], Change]
@@ -20,9 +23,10 @@ def edit(body: Body, path: str, value: Any) -> Body:
     """Return a copy with one value set; `path` has dots, numbers for list entries."""
     out = copy.deepcopy(body)
     place: Any = out
-    *parents, last = path.split(".")
+    *parents, name = path.split(".")
     for part in parents:
         place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
+    last = int(name) if isinstance(place, list) else name
     if value is None:
         del place[last]
     else:
@@ -192,6 +196,60 @@ def test_a_new_bucket_loses_the_backups(compare_objects: One) -> None:
     new = edit(fleet.checkpointing("a09ef321"), "spec.cloudStorageBucketName", "other")
     change = compare_objects(fleet.checkpointing(), new)
     assert (change.verb, change.impact) == (Verb.REPLACE, Impact.DATA_LOSS)
+
+
+def test_another_job_name_loses_sight_of_the_backups(compare_objects: One) -> None:
+    """Backups are filed under the name that the application gives the replicator."""
+    new = edit(fleet.jobset("llama-70b-r2"), f"{POD}.spec.containers.0.args.2", "run_name=r2")
+    change = compare_objects(fleet.jobset(), new)
+    assert (change.verb, change.impact) == (Verb.REPLACE, Impact.DATA_LOSS)
+
+
+def retention(*args: str) -> Body:
+    job = {"template": {"spec": {"containers": [{"name": "llama", "args": list(args)}]}}}
+    body = simple("batch/v1", "CronJob", spec={"jobTemplate": {"spec": job}})
+    return {**body, "metadata": {"name": "retention-v6e"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "impact"),
+    [
+        (("--hourly", "24"), ("--hourly", "12"), Impact.DATA_LOSS),
+        (("--hourly", "12"), ("--hourly", "24"), Impact.LIVE),
+        (("--monthly", "always"), ("--monthly", "6"), Impact.DATA_LOSS),
+        (("--monthly", "6"), ("--monthly", "always"), Impact.LIVE),
+        (("--hourly", "24"), ("--hourly", "24", "--delete"), Impact.DATA_LOSS),
+        (("--hourly", "24", "--delete"), ("--hourly", "24"), Impact.LIVE),
+    ],
+)
+def test_a_retention_job_that_keeps_fewer_backups(
+    compare_objects: One, before: tuple[str, ...], after: tuple[str, ...], impact: Impact
+) -> None:
+    assert compare_objects(retention(*before), retention(*after)).impact is impact
+
+
+def test_an_argument_is_named_by_its_flag(compare_objects: One) -> None:
+    change = compare_objects(retention("-p", "/a", "--hourly", "24"), retention("--hourly", "12"))
+    paths = [field.path[-1] for field in change.fields]
+    assert "--hourly" in [getattr(part, "key", "") for part in paths]
+
+
+@pytest.mark.parametrize(
+    ("path", "impact"),
+    [
+        ("controllers/patch.yaml", Impact.LIVE),
+        ("bootstrap/run.sh", Impact.NONE),
+        ("bootstrap/main.tf", Impact.NONE),
+        ("queueing/patch.yaml", Impact.UNKNOWN),
+    ],
+)
+def test_files_that_are_no_objects(tmp_path: Path, path: str, impact: Impact) -> None:
+    for side, text in (("old", "- value: 1\n"), ("new", "- value: 2\n")):
+        file = tmp_path / side / "a" / path
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    trees = open_trees(str(tmp_path / "old"), str(tmp_path / "new"), "compiled")
+    assert [change.impact for change in build_report(*trees).changes] == [impact]
 
 
 @pytest.mark.parametrize(

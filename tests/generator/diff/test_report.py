@@ -59,9 +59,7 @@ def test_a_hashed_name_is_followed_without_annotations(compare_trees: Compare) -
 def test_fields_that_carry_the_new_name_are_set_apart(compare_trees: Compare) -> None:
     new = {"a": fleet.cluster("a", fleet.jobset("llama-70b-r2"))}
     (change,) = compare_trees({"a": fleet.cluster("a", fleet.jobset())}, new).changes
-    assert [(field.new, field.follows) for field in change.fields] == [
-        ("run_name=llama-70b-r2", True)
-    ]
+    assert [(field.new, field.follows) for field in change.fields] == [("llama-70b-r2", True)]
 
 
 def test_a_run_that_is_added_beside_the_old_one_is_an_addition(compare_trees: Compare) -> None:
