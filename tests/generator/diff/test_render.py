@@ -3,8 +3,11 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -281,6 +284,20 @@ def test_html_allows_only_its_own_style_and_script(mixed: Report) -> None:
     assert policy is not None
     assert "default-src 'none'" in policy[1]
     assert "unsafe" not in policy[1]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
+def test_the_page_runs_in_a_browser(mixed: Report, tmp_path: Path) -> None:
+    """The script runs under the page's own policy: it counts the cards that are shown."""
+    page = tmp_path / "page.html"
+    page.write_text(render_html(mixed))
+    done = subprocess.run(
+        ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom",
+         f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    cards = len(mixed.groups)
+    assert f'<output id="shown">{cards} of {cards} shown</output>' in done.stdout
 
 
 def test_html_shows_both_sides(mixed: Report) -> None:
