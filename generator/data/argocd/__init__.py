@@ -2,7 +2,7 @@
 write.
 
 Argo CD ships no health check for JobSet, Kueue and CheckpointConfiguration. The Lua below runs in
-its sandbox (Lua 5.1, no libraries), so that the scripts use plain tables and strings alone.
+its sandbox, which is Lua 5.1 with the base and table libraries only: ``string`` is not there.
 """
 
 from __future__ import annotations
