@@ -11,6 +11,7 @@ from generator.build.controllers import component, jobset_patch
 from generator.build.facts import facts
 from generator.build.index import index
 from generator.checks.consistency import resolve_fleet
+from generator.checks.refs import unstamped
 from generator.emit_yaml import dump, dump_list
 from generator.findings import Finding, Severity
 from generator.fleet import Fleet
@@ -72,6 +73,8 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
     result.manifests = [named(manifest) for manifest in manifests]
     if not result.failed:
         result.files = _files(tree, classes, rendered, fleet, cluster_facts, result)
+        for path, text in result.files.items():
+            result.findings += unstamped(rendered.name, path, text)
     return result
 
 
