@@ -78,11 +78,16 @@ def check_schema(document: Mapping[str, Any], versions: Versions) -> list[Findin
     Never raises on bad content. Findings carry the path inside the object; the caller knows the
     file.
     """
-    if is_local(document):
-        return []
+    return [] if is_local(document) else check_object(document, versions)[0]
+
+
+def check_object(
+    document: Mapping[str, Any], versions: Versions
+) -> tuple[list[Finding], Mapping[str, Any]]:
+    """Judge one object, and return it as the API server reads it: without the nulls it drops."""
     ref = kinds_of(versions).get((str(document.get("apiVersion")), str(document.get("kind"))))
     if ref is None:
-        return [_unknown_kind(document, versions)]
+        return [_unknown_kind(document, versions)], prune_nulls(document, {})
     kind = compiled_kind(ref)
     findings: list[Finding] = []
     value: Any = document
@@ -102,7 +107,7 @@ def check_schema(document: Mapping[str, Any], versions: Versions) -> list[Findin
         findings.extend(pod_spec.pod_findings(value, ref.kind))
     if ref.deprecated:
         findings.append(_deprecated(ref, versions))
-    return findings
+    return findings, value
 
 
 def _deprecated(ref: KindRef, versions: Versions) -> Finding:

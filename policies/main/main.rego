@@ -1,0 +1,397 @@
+# What `conftest test --policy policies` runs: every rule of every concern. For one concern only, name
+# its package instead: `--namespace stowplan.sizing` (see README.md).
+package main
+
+import rego.v1
+
+import data.stowplan.checkpointing
+import data.stowplan.jobs
+import data.stowplan.kueue
+import data.stowplan.operations
+import data.stowplan.priorities
+import data.stowplan.security
+import data.stowplan.sizing
+
+workload_kinds := {
+	"CronJob",
+	"DaemonSet",
+	"Deployment",
+	"Job",
+	"JobSet",
+	"Pod",
+	"ReplicaSet",
+	"StatefulSet",
+}
+
+# Files that a tool reads and no cluster sees.
+local if startswith(input.apiVersion, "kustomize.config.k8s.io/")
+
+local if startswith(input.apiVersion, "stowplan.dev/")
+
+local if input.metadata.annotations["config.kubernetes.io/local-config"] == "true"
+
+deny contains result if {
+	not local
+	input.kind == "CheckpointConfiguration"
+	some result in checkpointing.deny_checkpointconfiguration
+}
+
+deny contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in checkpointing.deny_jobset
+}
+
+deny contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in checkpointing.deny_workload
+}
+
+deny contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in jobs.deny_jobset
+}
+
+deny contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in jobs.deny_workload
+}
+
+deny contains result if {
+	not local
+	input.kind == "ClusterQueue"
+	some result in kueue.deny_clusterqueue
+}
+
+deny contains result if {
+	not local
+	input.kind == "Cohort"
+	some result in kueue.deny_cohort
+}
+
+deny contains result if {
+	not local
+	input.kind == "LocalQueue"
+	some result in kueue.deny_localqueue
+}
+
+deny contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in kueue.deny_workload
+}
+
+deny contains result if {
+	not local
+	some result in operations.deny_any
+}
+
+deny contains result if {
+	not local
+	input.kind == "PriorityClass"
+	some result in priorities.deny_priorityclass
+}
+
+deny contains result if {
+	not local
+	some result in security.deny_any
+}
+
+deny contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in security.deny_workload
+}
+
+deny contains result if {
+	not local
+	input.kind == "CheckpointConfiguration"
+	some result in sizing.deny_checkpointconfiguration
+}
+
+warn contains result if {
+	not local
+	input.kind == "CheckpointConfiguration"
+	some result in checkpointing.warn_checkpointconfiguration
+}
+
+warn contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in checkpointing.warn_jobset
+}
+
+warn contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in checkpointing.warn_workload
+}
+
+warn contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in jobs.warn_jobset
+}
+
+warn contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in jobs.warn_workload
+}
+
+warn contains result if {
+	not local
+	input.kind == "ClusterQueue"
+	some result in kueue.warn_clusterqueue
+}
+
+warn contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in kueue.warn_jobset
+}
+
+warn contains result if {
+	not local
+	input.kind == "LocalQueue"
+	some result in kueue.warn_localqueue
+}
+
+warn contains result if {
+	not local
+	input.kind == "ProvisioningRequestConfig"
+	some result in kueue.warn_provisioningrequestconfig
+}
+
+warn contains result if {
+	not local
+	input.kind == "ResourceFlavor"
+	some result in kueue.warn_resourceflavor
+}
+
+warn contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in kueue.warn_workload
+}
+
+warn contains result if {
+	not local
+	some result in operations.warn_any
+}
+
+warn contains result if {
+	not local
+	input.kind == "ClusterQueue"
+	some result in operations.warn_clusterqueue
+}
+
+warn contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in priorities.warn_jobset
+}
+
+warn contains result if {
+	not local
+	input.kind == "PriorityClass"
+	some result in priorities.warn_priorityclass
+}
+
+warn contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in security.warn_workload
+}
+
+warn contains result if {
+	not local
+	input.kind == "CheckpointConfiguration"
+	some result in sizing.warn_checkpointconfiguration
+}
+
+deny contains result if {
+	not local
+	input.kind == "CheckpointConfiguration"
+	some result in checkpointing.deny_checkpointconfiguration
+}
+
+deny contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in checkpointing.deny_jobset
+}
+
+deny contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in checkpointing.deny_workload
+}
+
+deny contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in jobs.deny_jobset
+}
+
+deny contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in jobs.deny_workload
+}
+
+deny contains result if {
+	not local
+	input.kind == "ClusterQueue"
+	some result in kueue.deny_clusterqueue
+}
+
+deny contains result if {
+	not local
+	input.kind == "Cohort"
+	some result in kueue.deny_cohort
+}
+
+deny contains result if {
+	not local
+	input.kind == "LocalQueue"
+	some result in kueue.deny_localqueue
+}
+
+deny contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in kueue.deny_workload
+}
+
+deny contains result if {
+	not local
+	some result in operations.deny_any
+}
+
+deny contains result if {
+	not local
+	input.kind == "PriorityClass"
+	some result in priorities.deny_priorityclass
+}
+
+deny contains result if {
+	not local
+	some result in security.deny_any
+}
+
+deny contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in security.deny_workload
+}
+
+deny contains result if {
+	not local
+	input.kind == "CheckpointConfiguration"
+	some result in sizing.deny_checkpointconfiguration
+}
+
+warn contains result if {
+	not local
+	input.kind == "CheckpointConfiguration"
+	some result in checkpointing.warn_checkpointconfiguration
+}
+
+warn contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in checkpointing.warn_jobset
+}
+
+warn contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in checkpointing.warn_workload
+}
+
+warn contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in jobs.warn_jobset
+}
+
+warn contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in jobs.warn_workload
+}
+
+warn contains result if {
+	not local
+	input.kind == "ClusterQueue"
+	some result in kueue.warn_clusterqueue
+}
+
+warn contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in kueue.warn_jobset
+}
+
+warn contains result if {
+	not local
+	input.kind == "LocalQueue"
+	some result in kueue.warn_localqueue
+}
+
+warn contains result if {
+	not local
+	input.kind == "ProvisioningRequestConfig"
+	some result in kueue.warn_provisioningrequestconfig
+}
+
+warn contains result if {
+	not local
+	input.kind == "ResourceFlavor"
+	some result in kueue.warn_resourceflavor
+}
+
+warn contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in kueue.warn_workload
+}
+
+warn contains result if {
+	not local
+	some result in operations.warn_any
+}
+
+warn contains result if {
+	not local
+	input.kind == "ClusterQueue"
+	some result in operations.warn_clusterqueue
+}
+
+warn contains result if {
+	not local
+	input.kind == "JobSet"
+	some result in priorities.warn_jobset
+}
+
+warn contains result if {
+	not local
+	input.kind == "PriorityClass"
+	some result in priorities.warn_priorityclass
+}
+
+warn contains result if {
+	not local
+	input.kind in workload_kinds
+	some result in security.warn_workload
+}
+
+warn contains result if {
+	not local
+	input.kind == "CheckpointConfiguration"
+	some result in sizing.warn_checkpointconfiguration
+}
