@@ -92,12 +92,19 @@ def policy_files(folder: Path | None = None) -> list[Path]:
     )
 
 
-def suffixes_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The rule-name suffixes that concern an object."""
+def entry_of(body: Mapping[str, Any]) -> str:
+    """The entry rule that holds every policy rule concerning an object."""
     kind = body.get("kind")
     kind = kind if isinstance(kind, str) else ""
-    own = (kind.lower(),) if kind.lower() in KINDS else ()
-    return own + (("workload",) if kind in WORKLOAD_KINDS else ()) + ("any",)
+    if kind.lower() in KINDS:
+        return kind.lower()
+    return "workload" if kind in WORKLOAD_KINDS else "any"
+
+
+def _suffixes(entry: str) -> tuple[str, ...]:
+    """The rule-name suffixes that an entry rule collects."""
+    also = {"jobset": ("workload", "any"), "workload": ("any",), "any": ()}
+    return (entry, *also.get(entry, ("any",)))
 
 
 def result_of(value: Mapping[str, Any]) -> PolicyResult:
@@ -118,10 +125,11 @@ def _entry_module(packages: Sequence[tuple[str, str]]) -> str:
         packages: ``(package, rule name)`` of every deny and warn rule.
     """
     lines = [f"package {ENTRY}", "import rego.v1"]
-    for suffix in KINDS:
+    for entry in KINDS:
+        suffixes = _suffixes(entry)
         for package, rule in packages:
-            if rule.partition("_")[2] == suffix:
-                lines.append(f"{suffix} contains r if some r in data.{package}.{rule}")
+            if rule.partition("_")[2] in suffixes:
+                lines.append(f"{entry} contains r if some r in data.{package}.{rule}")
     return "\n".join(lines) + "\n"
 
 
@@ -148,7 +156,6 @@ class RegorusEngine:
         self._add(f"{ENTRY}.rego", _entry_module(sorted(set(packages))))
         if data:
             self._engine.add_data_json(json.dumps(data))
-        self._known = {rule.partition("_")[2] for _, rule in packages}
 
     def _add(self, name: str, text: str) -> None:
         try:
@@ -162,17 +169,13 @@ class RegorusEngine:
 
     def _judge_one(self, body: Mapping[str, Any]) -> list[PolicyResult]:
         self._engine.set_input_json(json.dumps(body, default=str))
-        results: set[PolicyResult] = set()
-        for suffix in suffixes_of(body):
-            if suffix not in self._known:
-                continue
-            try:
-                answer = self._engine.eval_rule_as_json(f"data.{ENTRY}.{suffix}")
-            except RuntimeError as error:
-                raise PolicyError(_first_lines(error)) from None
-            if answer and answer != "[]":
-                results.update(result_of(value) for value in json.loads(answer) or ())
-        return sorted(results)
+        try:
+            answer = self._engine.eval_rule_as_json(f"data.{ENTRY}.{entry_of(body)}")
+        except RuntimeError as error:
+            raise PolicyError(_first_lines(error)) from None
+        if not answer or answer == "[]":
+            return []
+        return sorted({result_of(value) for value in json.loads(answer)})
 
 
 def _first_lines(error: Exception) -> str:

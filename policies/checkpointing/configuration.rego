@@ -3,8 +3,6 @@ package stowplan.checkpointing
 
 import rego.v1
 
-import data.stowplan.lib
-
 fields := {
 	"cloudStorageBucketName",
 	"csiEphemeralLimit",
@@ -16,9 +14,9 @@ fields := {
 	"tolerations",
 }
 
-selector := object.get(lib.spec, "nodeSelector", {})
+selector := object.get(data.stowplan.lib.spec, "nodeSelector", {})
 
-bucket := object.get(lib.spec, "cloudStorageBucketName", "")
+bucket := object.get(data.stowplan.lib.spec, "cloudStorageBucketName", "")
 
 bucket_path := ["spec", "cloudStorageBucketName"]
 
@@ -33,7 +31,7 @@ selector_path := ["spec", "nodeSelector"]
 #   severity: error
 #   fix: Add cloudStorageBucketName.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller/utils.go newPreparer
-deny_checkpointconfiguration contains lib.error("MTC001", text, fix, bucket_path) if {
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC001", text, fix, bucket_path) if {
 	bucket in {"", null}
 	text := "cloudStorageBucketName is missing: no driver is installed, and only a log says so"
 	fix := "Name the bucket of the backups, which must have a hierarchical namespace"
@@ -49,7 +47,7 @@ deny_checkpointconfiguration contains lib.error("MTC001", text, fix, bucket_path
 #   severity: error
 #   fix: Write the bucket's name without gs://.
 #   reference: GKE documentation, multi-tier checkpointing; Cloud Storage bucket naming
-deny_checkpointconfiguration contains lib.error("MTC002", text, fix, bucket_path) if {
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC002", text, fix, bucket_path) if {
 	is_string(bucket)
 	bucket != ""
 	not regex.match(`^[A-Z][A-Z_]*_[A-Z_]+$`, bucket)
@@ -73,8 +71,8 @@ bare_bucket := sprintf("%q", [substring(bucket, 5, -1)]) if startswith(bucket, "
 #   schema: true
 #   fix: Remove the field or write the name that the controller reads.
 #   reference: high-scale-checkpointing-controller, crd/checkpointconfiguration.yaml
-deny_checkpointconfiguration contains lib.error("MTC003", text, fix, ["spec", name]) if {
-	some name, _ in lib.spec
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC003", text, fix, ["spec", name]) if {
+	some name, _ in data.stowplan.lib.spec
 	not name in fields
 	text := sprintf("spec.%s is no field of a CheckpointConfiguration: it is dropped", [name])
 	fix := object.get(meant_fields, name, "Write one of the known fields, or remove it")
@@ -102,7 +100,7 @@ meant_fields := {
 #   severity: error
 #   fix: Select the machine type of the accelerator nodes.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller/controller.go
-deny_checkpointconfiguration contains lib.error("MTC004", text, fix, selector_path) if {
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC004", text, fix, selector_path) if {
 	count(selector) == 0
 	text := "nodeSelector is missing: the RAM disk is made on every untainted Linux node"
 	fix := "Write nodeSelector: {node.kubernetes.io/instance-type: <machine type>}"
@@ -117,7 +115,7 @@ deny_checkpointconfiguration contains lib.error("MTC004", text, fix, selector_pa
 #   severity: warning
 #   fix: Select by machine type, accelerator or node pool.
 #   reference: GKE documentation, multi-tier checkpointing, the CheckpointConfiguration example
-warn_checkpointconfiguration contains lib.warning("MTC005", text, fix, selector_path) if {
+warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC005", text, fix, selector_path) if {
 	count(selector) > 0
 	every key, _ in selector {
 		key in broad_labels
@@ -140,9 +138,9 @@ instance_type := selector["node.kubernetes.io/instance-type"]
 
 default accelerator := ""
 
-accelerator := lib.fact("accelerator")
+accelerator := data.stowplan.lib.fact("accelerator")
 
-accelerator := lib.machines[instance_type].type if not lib.fact("accelerator")
+accelerator := data.stowplan.lib.machines[instance_type].type if not data.stowplan.lib.fact("accelerator")
 
 # METADATA
 # title: The driver tolerates the accelerator nodes' taint
@@ -154,21 +152,21 @@ accelerator := lib.machines[instance_type].type if not lib.fact("accelerator")
 #   severity: error
 #   fix: Add the toleration for google.com/tpu or nvidia.com/gpu.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller/controller.go
-deny_checkpointconfiguration contains lib.error("MTC006", text, fix, ["spec", "tolerations"]) if {
-	taint := lib.resource_of[accelerator]
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC006", text, fix, ["spec", "tolerations"]) if {
+	taint := data.stowplan.lib.resource_of[accelerator]
 	not tolerates(taint)
 	text := sprintf("no toleration covers the taint %s of these nodes: no driver lands there", [taint])
 	fix := sprintf("Add {key: %s, operator: Exists, effect: NoSchedule}", [taint])
 }
 
 tolerates(taint) if {
-	some toleration in lib.spec.tolerations
+	some toleration in data.stowplan.lib.spec.tolerations
 	object.get(toleration, "key", taint) == taint
 	object.get(toleration, "effect", "NoSchedule") in {"", "NoSchedule"}
 }
 
 tolerates(_) if {
-	some toleration in lib.spec.tolerations
+	some toleration in data.stowplan.lib.spec.tolerations
 	regex.match(`^[A-Z][A-Z_]*_[A-Z_]+$`, toleration.key)
 }
 
@@ -183,8 +181,8 @@ tolerates(_) if {
 #   schema: true
 #   fix: Remove metadata.namespace.
 #   reference: high-scale-checkpointing-controller, crd/checkpointconfiguration.yaml (scope Cluster)
-warn_checkpointconfiguration contains lib.warning("MTC007", text, fix, ["metadata", "namespace"]) if {
-	lib.has_key(input.metadata, "namespace")
+warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC007", text, fix, ["metadata", "namespace"]) if {
+	data.stowplan.lib.has_key(input.metadata, "namespace")
 	text := "a CheckpointConfiguration is cluster-scoped: its namespace means nothing"
 	fix := "Remove metadata.namespace"
 }
@@ -219,8 +217,8 @@ option_name(option) := option if count(regex.split(`[:=]`, option)) == 1
 #   severity: warning
 #   fix: Add the missing options to gcsFuseMountOptions.
 #   reference: GKE documentation, multi-tier checkpointing, the CheckpointConfiguration example
-warn_checkpointconfiguration contains lib.warning("MTC008", text, fix, ["spec", "gcsFuseMountOptions"]) if {
-	options := object.get(lib.spec, "gcsFuseMountOptions", [])
+warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC008", text, fix, ["spec", "gcsFuseMountOptions"]) if {
+	options := object.get(data.stowplan.lib.spec, "gcsFuseMountOptions", [])
 	is_array(options)
 	given := {option_name(option) | some option in options; is_string(option)}
 	missing := [option | some option in recommended; not option_name(option) in given]
@@ -239,8 +237,8 @@ warn_checkpointconfiguration contains lib.warning("MTC008", text, fix, ["spec", 
 #   severity: error
 #   fix: Make a new bucket with a hierarchical namespace.
 #   reference: GKE documentation, multi-tier checkpointing, before you begin
-deny_checkpointconfiguration contains lib.error("MTC009", text, fix, bucket_path) if {
-	lib.fact("bucket-hierarchical-namespace") == "false"
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC009", text, fix, bucket_path) if {
+	data.stowplan.lib.fact("bucket-hierarchical-namespace") == "false"
 	text := sprintf("the bucket %s has no hierarchical namespace: backups fail", [bucket])
 	fix := "Make a bucket with --enable-hierarchical-namespace and uniform bucket-level access"
 }
@@ -255,8 +253,8 @@ deny_checkpointconfiguration contains lib.error("MTC009", text, fix, bucket_path
 #   fix: >-
 #     Annotate stowplan.dev/bucket-hierarchical-namespace with "true" once it is so.
 #   reference: GKE documentation, multi-tier checkpointing, before you begin
-warn_checkpointconfiguration contains lib.note("MTC010", text, fix, bucket_path) if {
-	not lib.fact("bucket-hierarchical-namespace")
+warn_checkpointconfiguration contains data.stowplan.lib.note("MTC010", text, fix, bucket_path) if {
+	not data.stowplan.lib.fact("bucket-hierarchical-namespace")
 	text := "whether the bucket has a hierarchical namespace is not declared; without one backups fail"
 	fix := "Check with gcloud storage buckets describe, then annotate stowplan.dev/bucket-hierarchical-namespace"
 }
@@ -270,10 +268,10 @@ warn_checkpointconfiguration contains lib.note("MTC010", text, fix, bucket_path)
 #   severity: error
 #   fix: Upgrade the cluster.
 #   reference: GKE documentation, multi-tier checkpointing, requirements
-deny_checkpointconfiguration contains lib.error("MTC011", text, fix, []) if {
-	version := lib.fact("gke-version")
-	parsed := lib.gke_version(version)
-	parsed < lib.threshold("min_gke_version")
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC011", text, fix, []) if {
+	version := data.stowplan.lib.fact("gke-version")
+	parsed := data.stowplan.lib.gke_version(version)
+	parsed < data.stowplan.lib.threshold("min_gke_version")
 	text := sprintf("GKE %s is older than 1.32.4-gke.1415000", [version])
 	fix := "Upgrade the cluster first"
 }
@@ -287,8 +285,8 @@ deny_checkpointconfiguration contains lib.error("MTC011", text, fix, []) if {
 #   severity: error
 #   fix: Use a Standard cluster.
 #   reference: GKE documentation, multi-tier checkpointing, limitations
-deny_checkpointconfiguration contains lib.error("MTC012", text, fix, []) if {
-	lower(lib.fact("gke-mode")) == "autopilot"
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC012", text, fix, []) if {
+	lower(data.stowplan.lib.fact("gke-mode")) == "autopilot"
 	text := "the cluster is Autopilot, which has no multi-tier checkpointing"
 	fix := "Use a Standard cluster"
 }
@@ -303,10 +301,10 @@ deny_checkpointconfiguration contains lib.error("MTC012", text, fix, []) if {
 #   severity: warning
 #   fix: Raise the interval to 30 minutes or more; frequent saves belong in the RAM disk.
 #   reference: GKE documentation, multi-tier checkpointing, backup-interval-minutes
-warn_checkpointconfiguration contains lib.warning("MTC013", text, fix, path) if {
-	minutes := lib.fact("backup-interval-minutes")
+warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC013", text, fix, path) if {
+	minutes := data.stowplan.lib.fact("backup-interval-minutes")
 	regex.match(`^[0-9]+$`, minutes)
-	to_number(minutes) < lib.threshold("min_backup_minutes")
+	to_number(minutes) < data.stowplan.lib.threshold("min_backup_minutes")
 	path := ["metadata", "annotations", "stowplan.dev/backup-interval-minutes"]
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
 	fix := "Write 30 or more"
@@ -321,9 +319,9 @@ warn_checkpointconfiguration contains lib.warning("MTC013", text, fix, path) if 
 #   severity: error
 #   fix: Keep one of the two.
 #   reference: GKE documentation, multi-tier checkpointing, replicator.yaml
-deny_checkpointconfiguration contains lib.error("MTC014", text, fix, ["metadata", "annotations"]) if {
-	lib.fact("backup-interval-minutes")
-	lib.fact("backup-interval-steps")
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC014", text, fix, ["metadata", "annotations"]) if {
+	data.stowplan.lib.fact("backup-interval-minutes")
+	data.stowplan.lib.fact("backup-interval-steps")
 	text := "the backup interval is given in minutes and in steps"
 	fix := "Keep one of the two"
 }
@@ -338,8 +336,8 @@ deny_checkpointconfiguration contains lib.error("MTC014", text, fix, ["metadata"
 #   severity: warning
 #   fix: Set one peer or more.
 #   reference: GKE documentation, multi-tier checkpointing, peers-per-node
-warn_checkpointconfiguration contains lib.warning("MTC015", text, fix, path) if {
-	lib.fact("peers") == "0"
+warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC015", text, fix, path) if {
+	data.stowplan.lib.fact("peers") == "0"
 	path := ["metadata", "annotations", "stowplan.dev/peers"]
 	text := "checkpoints have no peer copy: a lost node sends the job back to the last backup"
 	fix := "Set one peer"
@@ -355,8 +353,8 @@ warn_checkpointconfiguration contains lib.warning("MTC015", text, fix, path) if 
 #   severity: warning
 #   fix: Choose a retention, such as backup-warden or the replicator's prune.
 #   reference: GKE documentation, multi-tier checkpointing, data retention
-warn_checkpointconfiguration contains lib.warning("MTC016", text, fix, path) if {
-	lib.fact("retention") == "none"
+warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC016", text, fix, path) if {
+	data.stowplan.lib.fact("retention") == "none"
 	path := ["metadata", "annotations", "stowplan.dev/retention"]
 	text := "nothing deletes old backups: the bucket grows for ever"
 	fix := "Set a retention: backup-warden or replicator"
@@ -372,8 +370,8 @@ warn_checkpointconfiguration contains lib.warning("MTC016", text, fix, path) if 
 #   severity: error
 #   fix: Write ct5lp-hightpu-1t, -4t or -8t for TPU v5e.
 #   reference: public Compute Engine machine list
-deny_checkpointconfiguration contains lib.error("MTC017", text, fix, path) if {
-	meant := lib.no_such_machine[instance_type]
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC017", text, fix, path) if {
+	meant := data.stowplan.lib.no_such_machine[instance_type]
 	path := ["spec", "nodeSelector", "node.kubernetes.io/instance-type"]
 	text := sprintf("there is no machine type %s", [instance_type])
 	fix := sprintf("Write %s", [meant])

@@ -3,20 +3,18 @@ package stowplan.checkpointing
 
 import rego.v1
 
-import data.stowplan.lib
-
 # Templates that mount the multi-tier checkpointing volume.
 wired contains template if {
-	some template in lib.templates
-	count(lib.checkpoint_volumes(template)) > 0
+	some template in data.stowplan.lib.templates
+	count(template.checkpoints) > 0
 }
 
 # Containers whose command line turns multi-tier checkpointing on.
-asks_for_checkpointing(container) if lib.flag(container, "enable_multi_tier_checkpointing")
+asks_for_checkpointing(found) if data.stowplan.lib.flag(found, "enable_multi_tier_checkpointing")
 
-asks_for_checkpointing(container) if "--enable-high-scale-ckpt" in lib.words(container)
+asks_for_checkpointing(found) if "--enable-high-scale-ckpt" in found.words
 
-asks_for_checkpointing(container) if lib.flag(container, "--enable-high-scale-ckpt")
+asks_for_checkpointing(found) if data.stowplan.lib.flag(found, "--enable-high-scale-ckpt")
 
 mounts(container, names) if {
 	some mount in container.volumeMounts
@@ -34,9 +32,9 @@ spec_path(template, rest) := array.concat(template.path, array.concat(["spec"], 
 #   severity: error
 #   fix: Mount the volume at the checkpoint directory.
 #   reference: GKE documentation, multi-tier checkpointing, update the JobSet manifest
-deny_jobset contains lib.error("MTC020", text, fix, path) if {
+deny_jobset contains data.stowplan.lib.error("MTC020", text, fix, path) if {
 	some template in wired
-	names := lib.checkpoint_volumes(template)
+	names := template.checkpoints
 	not any_mounts(template, names)
 	path := spec_path(template, ["volumes"])
 	text := sprintf("the checkpoint volume of %q is mounted nowhere", [template.name])
@@ -59,15 +57,15 @@ any_mounts(template, names) if {
 #   severity: error
 #   fix: Declare the volume with csi.driver multitier-checkpoint.csi.storage.gke.io.
 #   reference: GKE documentation, multi-tier checkpointing, update the JobSet manifest
-deny_jobset contains lib.error("MTC021", text, fix, path) if {
-	some found in lib.containers
+deny_jobset contains data.stowplan.lib.error("MTC021", text, fix, path) if {
+	some found in data.stowplan.lib.containers
 	some i, mount in found.container.volumeMounts
 	mount.name == "checkpoint"
 	volumes := object.get(found.template.spec, "volumes", [])
 	not "checkpoint" in {object.get(volume, "name", "") | some volume in volumes}
 	path := array.concat(found.path, ["volumeMounts", i])
 	text := "the mount checkpoint has no volume"
-	fix := sprintf("Add volumes: [{name: checkpoint, csi: {driver: %s}}]", [lib.checkpoint_driver])
+	fix := sprintf("Add volumes: [{name: checkpoint, csi: {driver: %s}}]", [data.stowplan.lib.checkpoint_driver])
 }
 
 # METADATA
@@ -80,14 +78,14 @@ deny_jobset contains lib.error("MTC021", text, fix, path) if {
 #   severity: error
 #   fix: Add the checkpoint volume and its mount.
 #   reference: GKE documentation, multi-tier checkpointing; MaxText multi_tier_checkpointing.md
-deny_jobset contains lib.error("MTC022", text, fix, path) if {
-	some found in lib.containers
-	asks_for_checkpointing(found.container)
-	names := lib.checkpoint_volumes(found.template)
+deny_jobset contains data.stowplan.lib.error("MTC022", text, fix, path) if {
+	some found in data.stowplan.lib.containers
+	asks_for_checkpointing(found)
+	names := found.template.checkpoints
 	not mounts(found.container, names)
 	path := found.path
 	text := sprintf("container %q turns multi-tier checkpointing on but mounts no checkpoint volume", [object.get(found.container, "name", "")])
-	fix := sprintf("Add a volume with csi.driver %s and mount it", [lib.checkpoint_driver])
+	fix := sprintf("Add a volume with csi.driver %s and mount it", [data.stowplan.lib.checkpoint_driver])
 }
 
 # METADATA
@@ -100,14 +98,14 @@ deny_jobset contains lib.error("MTC022", text, fix, path) if {
 #   severity: warning
 #   fix: Add the framework's arguments, or remove the volume.
 #   reference: GKE documentation, multi-tier checkpointing; MaxText multi_tier_checkpointing.md
-warn_jobset contains lib.warning("MTC023", text, fix, path) if {
-	some found in lib.containers
-	names := lib.checkpoint_volumes(found.template)
+warn_jobset contains data.stowplan.lib.warning("MTC023", text, fix, path) if {
+	some found in data.stowplan.lib.containers
+	names := found.template.checkpoints
 	mounts(found.container, names)
 	some launcher, arguments in launchers
-	some word in lib.words(found.container)
+	some word in found.words
 	contains(lower(word), launcher)
-	not asks_for_checkpointing(found.container)
+	not asks_for_checkpointing(found)
 	path := found.path
 	text := sprintf("container %q mounts the checkpoint volume but does not turn multi-tier checkpointing on", [object.get(found.container, "name", "")])
 	fix := sprintf("Add %s, or remove the volume", [arguments])
@@ -128,9 +126,9 @@ launchers := {
 #   severity: error
 #   fix: Set failurePolicy.maxRestarts.
 #   reference: JobSet API, failurePolicy.maxRestarts (default 0)
-deny_jobset contains lib.error("MTC024", text, fix, path) if {
+deny_jobset contains data.stowplan.lib.error("MTC024", text, fix, path) if {
 	count(wired) > 0
-	object.get(lib.spec, ["failurePolicy", "maxRestarts"], 0) == 0
+	object.get(data.stowplan.lib.spec, ["failurePolicy", "maxRestarts"], 0) == 0
 	path := ["spec", "failurePolicy"]
 	text := "maxRestarts is 0 or left out: the first failure ends the job, its checkpoints unread"
 	fix := "Write failurePolicy: {maxRestarts: 10, restartStrategy: BlockingRecreate}"
@@ -146,10 +144,10 @@ deny_jobset contains lib.error("MTC024", text, fix, path) if {
 #   severity: error
 #   fix: Keep one replicated job; express slices as its replicas.
 #   reference: high-scale-checkpointing-controller, the ranks server
-deny_jobset contains lib.error("MTC025", text, fix, ["spec", "replicatedJobs"]) if {
+deny_jobset contains data.stowplan.lib.error("MTC025", text, fix, ["spec", "replicatedJobs"]) if {
 	count(wired) > 0
-	count(lib.spec.replicatedJobs) > 1
-	text := sprintf("%s replicated jobs: the rank service serves a JobSet with exactly one", [format_int(count(lib.spec.replicatedJobs), 10)])
+	count(data.stowplan.lib.spec.replicatedJobs) > 1
+	text := sprintf("%s replicated jobs: the rank service serves a JobSet with exactly one", [format_int(count(data.stowplan.lib.spec.replicatedJobs), 10)])
 	fix := "Keep one replicated job and write the slices as its replicas"
 }
 
@@ -163,12 +161,12 @@ deny_jobset contains lib.error("MTC025", text, fix, ["spec", "replicatedJobs"]) 
 #   severity: error
 #   fix: Give the framework the mountPath of the checkpoint volume.
 #   reference: GKE documentation, multi-tier checkpointing, CHECKPOINT_DIR
-deny_jobset contains lib.error("MTC026", text, fix, found.path) if {
-	some found in lib.containers
-	asks_for_checkpointing(found.container)
-	names := lib.checkpoint_volumes(found.template)
+deny_jobset contains data.stowplan.lib.error("MTC026", text, fix, found.path) if {
+	some found in data.stowplan.lib.containers
+	asks_for_checkpointing(found)
+	names := found.template.checkpoints
 	some argument in ["local_checkpoint_directory", "--local-ckpt-dir"]
-	directory := lib.argument(found.container, argument)
+	some directory in found.arguments[argument]
 	targets := {trim_right(mount.mountPath, "/") | some mount in found.container.volumeMounts; mount.name in names}
 	count(targets) > 0
 	not inside(directory, targets)
@@ -196,15 +194,15 @@ inside(directory, _) if contains(directory, "$")
 #   severity: error
 #   fix: Write multitier-checkpoint.csi.storage.gke.io.
 #   reference: GKE documentation, multi-tier checkpointing, volumes
-deny_workload contains lib.error("MTC027", text, fix, path) if {
-	some template in lib.templates
+deny_workload contains data.stowplan.lib.error("MTC027", text, fix, path) if {
+	some template in data.stowplan.lib.templates
 	some i, volume in template.spec.volumes
 	driver := volume.csi.driver
 	contains(driver, "checkpoint")
-	driver != lib.checkpoint_driver
+	driver != data.stowplan.lib.checkpoint_driver
 	path := spec_path(template, ["volumes", i, "csi", "driver"])
 	text := sprintf("no driver is called %s", [driver])
-	fix := sprintf("Write %s", [lib.checkpoint_driver])
+	fix := sprintf("Write %s", [data.stowplan.lib.checkpoint_driver])
 }
 
 # METADATA
@@ -217,12 +215,12 @@ deny_workload contains lib.error("MTC027", text, fix, path) if {
 #   severity: warning
 #   fix: Annotate the JobSet with the exclusive topology of the node pool.
 #   reference: high-scale-checkpointing-controller (March 2026), the ranks server
-warn_jobset contains lib.warning("MTC028", text, fix, ["metadata", "annotations"]) if {
+warn_jobset contains data.stowplan.lib.warning("MTC028", text, fix, ["metadata", "annotations"]) if {
 	some template in wired
-	lib.pod_asks(template, "google.com/tpu") > 0
-	some replicated in lib.spec.replicatedJobs
+	template.tpu > 0
+	some replicated in data.stowplan.lib.spec.replicatedJobs
 	object.get(replicated, "replicas", 1) > 1
-	object.get(lib.annotations, "alpha.jobset.sigs.k8s.io/exclusive-topology", "") != "cloud.google.com/gke-nodepool"
+	object.get(data.stowplan.lib.annotations, "alpha.jobset.sigs.k8s.io/exclusive-topology", "") != "cloud.google.com/gke-nodepool"
 	text := "a multislice job without the exclusive-topology annotation on the JobSet: newer drivers give it no ranks"
 	fix := "Add metadata.annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}"
 }
@@ -241,11 +239,11 @@ steps_argument := "multi_tier_checkpointing_backup_interval_steps"
 #   severity: warning
 #   fix: Raise the interval, or keep one of the two arguments.
 #   reference: GKE documentation, multi-tier checkpointing, backup-interval-minutes
-warn_jobset contains lib.warning("MTC029", text, fix, found.path) if {
-	some found in lib.containers
-	minutes := lib.argument(found.container, minutes_argument)
+warn_jobset contains data.stowplan.lib.warning("MTC029", text, fix, found.path) if {
+	some found in data.stowplan.lib.containers
+	some minutes in found.arguments[minutes_argument]
 	regex.match(`^[0-9]+$`, minutes)
-	to_number(minutes) < lib.threshold("min_backup_minutes")
+	to_number(minutes) < data.stowplan.lib.threshold("min_backup_minutes")
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
 	fix := sprintf("Write %s=30 or more", [minutes_argument])
 }
@@ -259,10 +257,10 @@ warn_jobset contains lib.warning("MTC029", text, fix, found.path) if {
 #   severity: error
 #   fix: Keep the minutes or the steps.
 #   reference: GKE documentation, multi-tier checkpointing, replicator.yaml
-deny_jobset contains lib.error("MTC030", text, fix, found.path) if {
-	some found in lib.containers
-	lib.argument(found.container, minutes_argument)
-	lib.argument(found.container, steps_argument)
+deny_jobset contains data.stowplan.lib.error("MTC030", text, fix, found.path) if {
+	some found in data.stowplan.lib.containers
+	found.arguments[minutes_argument]
+	found.arguments[steps_argument]
 	text := "the backup interval is given in minutes and in steps"
 	fix := "Keep one of the two arguments"
 }
@@ -277,8 +275,8 @@ deny_jobset contains lib.error("MTC030", text, fix, found.path) if {
 #   severity: warning
 #   fix: Write the gs:// path of the directory instead of the mounted one.
 #   reference: google/orbax pull request 3537
-warn_workload contains lib.warning("MTC031", text, fix, found.path) if {
-	some found in lib.containers
+warn_workload contains data.stowplan.lib.warning("MTC031", text, fix, found.path) if {
+	some found in data.stowplan.lib.containers
 	names := {volume.name |
 		some volume in found.template.spec.volumes
 		object.get(volume, ["csi", "driver"], "") == "gcsfuse.csi.storage.gke.io"
@@ -286,7 +284,7 @@ warn_workload contains lib.warning("MTC031", text, fix, found.path) if {
 	some mount in found.container.volumeMounts
 	mount.name in names
 	some argument in ["base_output_directory", "checkpoint_dir", "--checkpoint-dir", "--checkpoint_dir", "--output-dir"]
-	directory := lib.argument(found.container, argument)
+	some directory in found.arguments[argument]
 	inside(directory, {trim_right(mount.mountPath, "/")})
 	text := sprintf("%s=%s is below a gcsfuse mount: each save copies and deletes its objects", [argument, directory])
 	fix := "Write the gs:// path"

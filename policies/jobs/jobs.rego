@@ -3,15 +3,13 @@ package stowplan.jobs
 
 import rego.v1
 
-import data.stowplan.lib
-
 spec_path(template, rest) := array.concat(template.path, array.concat(["spec"], rest))
 
 job_path(template, rest) := array.concat(array.slice(template.path, 0, count(template.path) - 1), rest)
 
 accelerated contains template if {
-	some template in lib.templates
-	lib.uses_accelerator(template)
+	some template in data.stowplan.lib.templates
+	data.stowplan.lib.uses_accelerator(template)
 }
 
 multi_host(template) if object.get(template.job, "parallelism", 1) > 1
@@ -26,7 +24,7 @@ multi_host(template) if object.get(template.job, "parallelism", 1) > 1
 #   severity: error
 #   fix: 'Write backoffLimit: 0; failurePolicy.maxRestarts counts the restarts.'
 #   reference: kubernetes-sigs/jobset issue 825
-deny_jobset contains lib.error("JOB001", text, fix, path) if {
+deny_jobset contains data.stowplan.lib.error("JOB001", text, fix, path) if {
 	some template in accelerated
 	limit := object.get(template.job, "backoffLimit", 6)
 	limit > 0
@@ -45,11 +43,11 @@ deny_jobset contains lib.error("JOB001", text, fix, path) if {
 #   severity: warning
 #   fix: 'Write failurePolicy.restartStrategy: BlockingRecreate.'
 #   reference: JobSet API, failurePolicy.restartStrategy (0.7 and later)
-warn_jobset contains lib.warning("JOB002", text, fix, path) if {
+warn_jobset contains data.stowplan.lib.warning("JOB002", text, fix, path) if {
 	some template in accelerated
 	multi_host(template)
-	is_object(lib.spec.failurePolicy)
-	object.get(lib.spec.failurePolicy, "restartStrategy", "Recreate") == "Recreate"
+	is_object(data.stowplan.lib.spec.failurePolicy)
+	object.get(data.stowplan.lib.spec.failurePolicy, "restartStrategy", "Recreate") == "Recreate"
 	path := ["spec", "failurePolicy", "restartStrategy"]
 	text := "restartStrategy Recreate starts new pods while old ones still hold their nodes"
 	fix := "Write restartStrategy: BlockingRecreate"
@@ -65,11 +63,11 @@ warn_jobset contains lib.warning("JOB002", text, fix, path) if {
 #   severity: warning
 #   fix: Set failurePolicy.maxRestarts.
 #   reference: JobSet API, failurePolicy.maxRestarts (default 0)
-warn_jobset contains lib.warning("JOB003", text, fix, ["spec", "failurePolicy"]) if {
+warn_jobset contains data.stowplan.lib.warning("JOB003", text, fix, ["spec", "failurePolicy"]) if {
 	some template in accelerated
 	multi_host(template)
-	count(lib.checkpoint_volumes(template)) == 0
-	object.get(lib.spec, ["failurePolicy", "maxRestarts"], 0) == 0
+	count(template.checkpoints) == 0
+	object.get(data.stowplan.lib.spec, ["failurePolicy", "maxRestarts"], 0) == 0
 	text := "maxRestarts is 0 or left out: the first failed pod ends the job"
 	fix := "Write failurePolicy: {maxRestarts: 10, restartStrategy: BlockingRecreate}"
 }
@@ -84,8 +82,8 @@ warn_jobset contains lib.warning("JOB003", text, fix, ["spec", "failurePolicy"])
 #   severity: error
 #   fix: Remove ttlSecondsAfterFinished; delete the file when the run is over.
 #   reference: argo-cd issue 8586
-deny_jobset contains lib.error("JOB004", text, fix, ["spec", "ttlSecondsAfterFinished"]) if {
-	lib.has_key(lib.spec, "ttlSecondsAfterFinished")
+deny_jobset contains data.stowplan.lib.error("JOB004", text, fix, ["spec", "ttlSecondsAfterFinished"]) if {
+	data.stowplan.lib.has_key(data.stowplan.lib.spec, "ttlSecondsAfterFinished")
 	text := "ttlSecondsAfterFinished deletes the finished JobSet, and a GitOps controller runs it again"
 	fix := "Remove it, and remove the manifest when the run is over"
 }
@@ -100,8 +98,8 @@ deny_jobset contains lib.error("JOB004", text, fix, ["spec", "ttlSecondsAfterFin
 #   severity: error
 #   fix: Remove spec.suspend.
 #   reference: tried with server-side apply on a Kubernetes 1.36 server
-deny_jobset contains lib.error("JOB005", text, fix, ["spec", "suspend"]) if {
-	lib.has_key(lib.spec, "suspend")
+deny_jobset contains data.stowplan.lib.error("JOB005", text, fix, ["spec", "suspend"]) if {
+	data.stowplan.lib.has_key(data.stowplan.lib.spec, "suspend")
 	text := "spec.suspend is Kueue's field: the next sync would stop the job or start it unasked"
 	fix := "Remove suspend; use stopPolicy of the queue to hold jobs"
 }
@@ -116,9 +114,9 @@ deny_jobset contains lib.error("JOB005", text, fix, ["spec", "suspend"]) if {
 #   severity: error
 #   fix: Remove Replace=true and Force=true; give a changed run a new name.
 #   reference: NVIDIA/aicr pull request 2408; argo-cd issue 18245
-deny_jobset contains lib.error("JOB006", text, fix, ["metadata", "annotations", key]) if {
+deny_jobset contains data.stowplan.lib.error("JOB006", text, fix, ["metadata", "annotations", key]) if {
 	key := "argocd.argoproj.io/sync-options"
-	some option in split(lib.annotations[key], ",")
+	some option in split(data.stowplan.lib.annotations[key], ",")
 	regex.match(`^\s*(Replace|Force)\s*=\s*true\s*$`, option)
 	text := sprintf("the sync option %s deletes the running job at a change", [trim_space(option)])
 	fix := "Remove the option; a changed run gets a new name"
@@ -134,8 +132,8 @@ deny_jobset contains lib.error("JOB006", text, fix, ["metadata", "annotations", 
 #   severity: error
 #   fix: 'Write dnsPolicy: ClusterFirstWithHostNet.'
 #   reference: kubernetes issue 35761
-deny_workload contains lib.error("JOB007", text, fix, path) if {
-	some template in lib.templates
+deny_workload contains data.stowplan.lib.error("JOB007", text, fix, path) if {
+	some template in data.stowplan.lib.templates
 	template.spec.hostNetwork == true
 	not object.get(template.spec, "dnsPolicy", "ClusterFirst") in {"ClusterFirstWithHostNet", "None"}
 	path := spec_path(template, ["dnsPolicy"])
@@ -153,7 +151,7 @@ deny_workload contains lib.error("JOB007", text, fix, path) if {
 #   severity: error
 #   fix: Set completions to parallelism.
 #   reference: Kubernetes documentation, Indexed Jobs; JobSet webhook (pod names)
-deny_jobset contains lib.error("JOB008", text, fix, path) if {
+deny_jobset contains data.stowplan.lib.error("JOB008", text, fix, path) if {
 	some template in accelerated
 	multi_host(template)
 	object.get(template.job, "completions", 0) != template.job.parallelism
@@ -180,9 +178,9 @@ chips(topology) := product([to_number(part) | some part in split(topology, "x")]
 #   severity: error
 #   fix: Set parallelism to the chips of the topology over the chips per pod.
 #   reference: GKE documentation, TPU multislice
-deny_workload contains lib.error("JOB009", text, fix, path) if {
-	some template in lib.templates
-	per_pod := lib.pod_asks(template, "google.com/tpu")
+deny_workload contains data.stowplan.lib.error("JOB009", text, fix, path) if {
+	some template in data.stowplan.lib.templates
+	per_pod := template.tpu
 	per_pod > 0
 	topology := template.spec.nodeSelector[topology_label]
 	wanted := chips(topology)
@@ -202,13 +200,13 @@ deny_workload contains lib.error("JOB009", text, fix, path) if {
 #   severity: error
 #   fix: Select gke-tpu-accelerator and gke-tpu-topology.
 #   reference: GKE documentation, TPUs in GKE
-deny_workload contains lib.error("JOB010", text, fix, path) if {
-	some template in lib.templates
-	lib.pod_asks(template, "google.com/tpu") > 0
+deny_workload contains data.stowplan.lib.error("JOB010", text, fix, path) if {
+	some template in data.stowplan.lib.templates
+	template.tpu > 0
 	selector := object.get(template.spec, "nodeSelector", {})
-	missing := [label | some label in [accelerator_label, topology_label]; not lib.has_key(selector, label)]
+	missing := [label | some label in [accelerator_label, topology_label]; not data.stowplan.lib.has_key(selector, label)]
 	count(missing) > 0
-	not lib.labels["kueue.x-k8s.io/queue-name"]
+	not data.stowplan.lib.labels["kueue.x-k8s.io/queue-name"]
 	path := spec_path(template, ["nodeSelector"])
 	text := sprintf("pods that request google.com/tpu must select %s", [concat(" and ", missing)])
 	fix := "Add the labels of the slice, such as tpu-v6e-slice and 4x4"
@@ -224,11 +222,11 @@ deny_workload contains lib.error("JOB010", text, fix, path) if {
 #   severity: error
 #   fix: Remove the TPU selectors, or request google.com/tpu.
 #   reference: AI-Hypercomputer/xpk pull request 1006
-deny_workload contains lib.error("JOB011", text, fix, path) if {
-	some template in lib.templates
-	lib.pod_asks(template, "google.com/tpu") == 0
+deny_workload contains data.stowplan.lib.error("JOB011", text, fix, path) if {
+	some template in data.stowplan.lib.templates
+	template.tpu == 0
 	some label in [accelerator_label, topology_label]
-	lib.has_key(object.get(template.spec, "nodeSelector", {}), label)
+	data.stowplan.lib.has_key(object.get(template.spec, "nodeSelector", {}), label)
 	path := spec_path(template, ["nodeSelector", label])
 	text := sprintf("%s is selected, but the pods request no google.com/tpu", [label])
 	fix := "Remove the selector, or request google.com/tpu"
@@ -243,8 +241,8 @@ deny_workload contains lib.error("JOB011", text, fix, path) if {
 #   severity: error
 #   fix: Write the value or remove the key.
 #   reference: AI-Hypercomputer/xpk pull request 1006
-deny_workload contains lib.error("JOB012", text, fix, path) if {
-	some template in lib.templates
+deny_workload contains data.stowplan.lib.error("JOB012", text, fix, path) if {
+	some template in data.stowplan.lib.templates
 	some key, value in template.spec.nodeSelector
 	value in {"", null}
 	path := spec_path(template, ["nodeSelector", key])
@@ -264,13 +262,13 @@ ambiguous := {"2x4"}
 #   severity: warning
 #   fix: Also select node.kubernetes.io/instance-type or the node pool.
 #   reference: AI-Hypercomputer/xpk issue 292; vllm-project/ci-infra pull request 525
-warn_workload contains lib.warning("JOB013", text, fix, path) if {
-	some template in lib.templates
+warn_workload contains data.stowplan.lib.warning("JOB013", text, fix, path) if {
+	some template in data.stowplan.lib.templates
 	selector := template.spec.nodeSelector
 	selector[topology_label] in ambiguous
 	selector[accelerator_label] in {"tpu-v5-lite-podslice", "tpu-v6e-slice"}
-	not lib.has_key(selector, "node.kubernetes.io/instance-type")
-	not lib.has_key(selector, "cloud.google.com/gke-nodepool")
+	not data.stowplan.lib.has_key(selector, "node.kubernetes.io/instance-type")
+	not data.stowplan.lib.has_key(selector, "cloud.google.com/gke-nodepool")
 	path := spec_path(template, ["nodeSelector", topology_label])
 	text := "2x4 is one 8-chip host or two 4-chip hosts"
 	fix := "Also select node.kubernetes.io/instance-type"
@@ -285,8 +283,8 @@ warn_workload contains lib.warning("JOB013", text, fix, path) if {
 #   severity: error
 #   fix: Write it as 4x4 or 2x2x4.
 #   reference: GoogleCloudPlatform/cluster-toolkit pull request 5820
-deny_workload contains lib.error("JOB014", text, fix, path) if {
-	some template in lib.templates
+deny_workload contains data.stowplan.lib.error("JOB014", text, fix, path) if {
+	some template in data.stowplan.lib.templates
 	topology := template.spec.nodeSelector[topology_label]
 	is_string(topology)
 	topology != ""
@@ -318,7 +316,7 @@ known_topologies := {
 #   severity: warning
 #   fix: Write cloud.google.com/gke-nodepool on GKE.
 #   reference: kubernetes-sigs/jobset issues 1088 and 1187
-warn_jobset contains lib.warning("JOB015", text, fix, found.path) if {
+warn_jobset contains data.stowplan.lib.warning("JOB015", text, fix, found.path) if {
 	some found in exclusive_annotations
 	not found.value in known_topologies
 	text := sprintf("exclusive-topology %s is no label that GKE gives to nodes", [found.value])
@@ -326,11 +324,11 @@ warn_jobset contains lib.warning("JOB015", text, fix, found.path) if {
 }
 
 exclusive_annotations contains {"path": ["metadata", "annotations", exclusive], "value": value} if {
-	value := lib.annotations[exclusive]
+	value := data.stowplan.lib.annotations[exclusive]
 }
 
 exclusive_annotations contains {"path": path, "value": value} if {
-	some i, replicated in lib.spec.replicatedJobs
+	some i, replicated in data.stowplan.lib.spec.replicatedJobs
 	value := replicated.template.metadata.annotations[exclusive]
 	path := ["spec", "replicatedJobs", i, "template", "metadata", "annotations", exclusive]
 }
@@ -344,17 +342,17 @@ exclusive_annotations contains {"path": path, "value": value} if {
 #   severity: error
 #   fix: Move it to metadata.annotations of the JobSet.
 #   reference: JobSet, pkg/webhooks/pod_mutating_webhook.go
-deny_jobset contains lib.error("JOB016", text, fix, path) if {
-	lib.has_key(lib.labels, exclusive)
+deny_jobset contains data.stowplan.lib.error("JOB016", text, fix, path) if {
+	data.stowplan.lib.has_key(data.stowplan.lib.labels, exclusive)
 	path := ["metadata", "labels", exclusive]
 	text := "exclusive-topology is an annotation; as a label it is ignored"
 	fix := "Move it to metadata.annotations"
 }
 
-deny_jobset contains lib.error("JOB016", text, fix, path) if {
-	some template in lib.templates
+deny_jobset contains data.stowplan.lib.error("JOB016", text, fix, path) if {
+	some template in data.stowplan.lib.templates
 	some field in ["annotations", "labels"]
-	lib.has_key(object.get(template.template, ["metadata", field], {}), exclusive)
+	data.stowplan.lib.has_key(object.get(template.template, ["metadata", field], {}), exclusive)
 	path := array.concat(template.path, ["metadata", field, exclusive])
 	text := "exclusive-topology on the pod template is ignored"
 	fix := "Move it to metadata.annotations of the JobSet"
@@ -370,11 +368,11 @@ deny_jobset contains lib.error("JOB016", text, fix, path) if {
 #   severity: note
 #   fix: Write completionMode and restartPolicy out.
 #   reference: tried with client-side apply and JobSet's webhook (0.12)
-warn_jobset contains lib.note("JOB017", text, fix, template.path) if {
-	some template in lib.templates
+warn_jobset contains data.stowplan.lib.note("JOB017", text, fix, template.path) if {
+	some template in data.stowplan.lib.templates
 	missing := array.concat(
-		["completionMode: Indexed" | not lib.has_key(template.job, "completionMode")],
-		["restartPolicy: OnFailure" | not lib.has_key(template.spec, "restartPolicy")],
+		["completionMode: Indexed" | not data.stowplan.lib.has_key(template.job, "completionMode")],
+		["restartPolicy: OnFailure" | not data.stowplan.lib.has_key(template.spec, "restartPolicy")],
 	)
 	count(missing) > 0
 	text := sprintf("a second apply of this JobSet is refused: the webhook fills in %s", [concat(" and ", missing)])
@@ -391,8 +389,8 @@ warn_jobset contains lib.note("JOB017", text, fix, template.path) if {
 #   severity: warning
 #   fix: Annotate the pod template with cluster-autoscaler.kubernetes.io/safe-to-evict "false".
 #   reference: kubernetes-sigs/kueue issue 2802
-warn_workload contains lib.warning("JOB018", text, fix, path) if {
-	some template in lib.templates
+warn_workload contains data.stowplan.lib.warning("JOB018", text, fix, path) if {
+	some template in data.stowplan.lib.templates
 	queued(template)
 	key := "cluster-autoscaler.kubernetes.io/safe-to-evict"
 	object.get(template.template, ["metadata", "annotations", key], "") != "false"
@@ -401,7 +399,7 @@ warn_workload contains lib.warning("JOB018", text, fix, path) if {
 	fix := sprintf("Annotate the pod template: {%s: \"false\"}", [key])
 }
 
-queued(template) if lib.has_key(object.get(template.spec, "nodeSelector", {}), "cloud.google.com/gke-queued")
+queued(template) if data.stowplan.lib.has_key(object.get(template.spec, "nodeSelector", {}), "cloud.google.com/gke-queued")
 
 queued(template) if {
 	some toleration in template.spec.tolerations

@@ -3,8 +3,6 @@ package stowplan.kueue
 
 import rego.v1
 
-import data.stowplan.lib
-
 misspelled := {
 	"google.com/tpus": "google.com/tpu",
 	"tpu": "google.com/tpu",
@@ -27,8 +25,8 @@ misspelled := {
 #   severity: error
 #   fix: Write the resource's name as pods request it.
 #   reference: tried on Kueue 0.19 (unknown resource names are accepted)
-deny_clusterqueue contains lib.error("KUE021", text, fix, path) if {
-	some g, group in lib.spec.resourceGroups
+deny_clusterqueue contains data.stowplan.lib.error("KUE021", text, fix, path) if {
+	some g, group in data.stowplan.lib.spec.resourceGroups
 	some r, name in group.coveredResources
 	meant := misspelled[name]
 	path := ["spec", "resourceGroups", g, "coveredResources", r]
@@ -46,9 +44,9 @@ deny_clusterqueue contains lib.error("KUE021", text, fix, path) if {
 #   severity: warning
 #   fix: Keep nodeTaints to filter, or tolerations to let everybody in.
 #   reference: kubernetes-sigs/kueue issue 4646
-warn_resourceflavor contains lib.warning("KUE022", text, fix, ["spec", "tolerations", i]) if {
-	some taint in lib.spec.nodeTaints
-	some i, toleration in lib.spec.tolerations
+warn_resourceflavor contains data.stowplan.lib.warning("KUE022", text, fix, ["spec", "tolerations", i]) if {
+	some taint in data.stowplan.lib.spec.nodeTaints
+	some i, toleration in data.stowplan.lib.spec.tolerations
 	toleration.key == taint.key
 	text := sprintf("%s is both tainted and tolerated by the flavor: the two cancel out", [taint.key])
 	fix := "Remove the one that you do not mean"
@@ -64,10 +62,10 @@ warn_resourceflavor contains lib.warning("KUE022", text, fix, ["spec", "tolerati
 #   severity: warning
 #   fix: Put gke-tpu-topology into nodeLabels too.
 #   reference: Kueue, pkg/scheduler/flavorassigner; kubernetes-sigs/kueue issue 12446
-warn_resourceflavor contains lib.warning("KUE023", text, fix, ["spec", "nodeLabels"]) if {
-	labels := object.get(lib.spec, "nodeLabels", {})
-	lib.has_key(labels, "cloud.google.com/gke-tpu-accelerator")
-	not lib.has_key(labels, "cloud.google.com/gke-tpu-topology")
+warn_resourceflavor contains data.stowplan.lib.warning("KUE023", text, fix, ["spec", "nodeLabels"]) if {
+	labels := object.get(data.stowplan.lib.spec, "nodeLabels", {})
+	data.stowplan.lib.has_key(labels, "cloud.google.com/gke-tpu-accelerator")
+	not data.stowplan.lib.has_key(labels, "cloud.google.com/gke-tpu-topology")
 	text := "the flavor names the accelerator but no topology: jobs of every slice shape are admitted"
 	fix := "Add cloud.google.com/gke-tpu-topology"
 }
@@ -83,9 +81,9 @@ warn_resourceflavor contains lib.warning("KUE023", text, fix, ["spec", "nodeLabe
 #   fix: >-
 #     Rename the queue, or annotate stowplan.dev/catch-all "true" if that is meant.
 #   reference: kubernetes-sigs/kueue issue 13374
-warn_localqueue contains lib.warning("KUE024", text, fix, ["metadata", "name"]) if {
+warn_localqueue contains data.stowplan.lib.warning("KUE024", text, fix, ["metadata", "name"]) if {
 	input.metadata.name == "default"
-	object.get(lib.annotations, "stowplan.dev/catch-all", "") != "true"
+	object.get(data.stowplan.lib.annotations, "stowplan.dev/catch-all", "") != "true"
 	text := "a LocalQueue called default captures every job of its namespace without a queue label"
 	fix := "Rename it, or annotate stowplan.dev/catch-all: \"true\""
 }
@@ -99,8 +97,8 @@ warn_localqueue contains lib.warning("KUE024", text, fix, ["metadata", "name"]) 
 #   severity: error
 #   fix: Add spec.clusterQueue.
 #   reference: Kueue, apis/kueue/v1beta2/localqueue_types.go
-deny_localqueue contains lib.error("KUE025", text, fix, ["spec", "clusterQueue"]) if {
-	object.get(lib.spec, "clusterQueue", "") in {"", null}
+deny_localqueue contains data.stowplan.lib.error("KUE025", text, fix, ["spec", "clusterQueue"]) if {
+	object.get(data.stowplan.lib.spec, "clusterQueue", "") in {"", null}
 	text := "the LocalQueue names no ClusterQueue"
 	fix := "Add spec.clusterQueue"
 }
@@ -115,11 +113,11 @@ deny_localqueue contains lib.error("KUE025", text, fix, ["spec", "clusterQueue"]
 #   severity: warning
 #   fix: Set parameters.maxRunDurationSeconds and managedResources.
 #   reference: kubernetes-sigs/kueue issues 3245 and 2260
-warn_provisioningrequestconfig contains lib.warning("KUE026", text, fix, ["spec"]) if {
-	lib.spec.provisioningClassName == "queued-provisioning.gke.io"
+warn_provisioningrequestconfig contains data.stowplan.lib.warning("KUE026", text, fix, ["spec"]) if {
+	data.stowplan.lib.spec.provisioningClassName == "queued-provisioning.gke.io"
 	missing := array.concat(
-		["parameters.maxRunDurationSeconds" | not lib.has_key(object.get(lib.spec, "parameters", {}), "maxRunDurationSeconds")],
-		["managedResources" | count(object.get(lib.spec, "managedResources", [])) == 0],
+		["parameters.maxRunDurationSeconds" | not data.stowplan.lib.has_key(object.get(data.stowplan.lib.spec, "parameters", {}), "maxRunDurationSeconds")],
+		["managedResources" | count(object.get(data.stowplan.lib.spec, "managedResources", [])) == 0],
 	)
 	count(missing) > 0
 	text := sprintf("queued provisioning without %s", [concat(" and ", missing)])

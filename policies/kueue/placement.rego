@@ -3,8 +3,6 @@ package stowplan.kueue
 
 import rego.v1
 
-import data.stowplan.lib
-
 prefix := "kueue.x-k8s.io/"
 
 queue_name := "kueue.x-k8s.io/queue-name"
@@ -56,9 +54,9 @@ own_keys(place) := {key | some key, _ in place; startswith(key, prefix)}
 #   severity: error
 #   fix: Move it to metadata.labels.
 #   reference: Kueue CHANGELOG-0.15 (7271); kubernetes-engine-samples pull request 2052
-deny_workload contains lib.error("KUE001", text, fix, path) if {
+deny_workload contains data.stowplan.lib.error("KUE001", text, fix, path) if {
 	some key in [queue_name, priority_class]
-	value := lib.annotations[key]
+	value := data.stowplan.lib.annotations[key]
 	path := ["metadata", "annotations", key]
 	text := sprintf("%s is an annotation, which Kueue does not read: the job runs outside the quota", [key])
 	fix := sprintf("Move it to metadata.labels: {%s: %v}", [key, value])
@@ -74,7 +72,7 @@ deny_workload contains lib.error("KUE001", text, fix, path) if {
 #   severity: error
 #   fix: Move the label to metadata.labels of the job.
 #   reference: Kueue, pkg/controller/jobframework (WorkloadPriorityClassName)
-deny_workload contains lib.error("KUE002", text, fix, found.path) if {
+deny_workload contains data.stowplan.lib.error("KUE002", text, fix, found.path) if {
 	some found in template_keys
 	found.key in {queue_name, priority_class}
 	input.kind != "Deployment"
@@ -84,7 +82,7 @@ deny_workload contains lib.error("KUE002", text, fix, found.path) if {
 
 template_keys contains {"key": key, "value": value, "path": path} if {
 	input.kind != "Pod"
-	some template in lib.templates
+	some template in data.stowplan.lib.templates
 	some field in ["labels", "annotations"]
 	some key, value in template.template.metadata[field]
 	startswith(key, prefix)
@@ -92,7 +90,7 @@ template_keys contains {"key": key, "value": value, "path": path} if {
 }
 
 template_keys contains {"key": key, "value": value, "path": path} if {
-	some i, replicated in lib.spec.replicatedJobs
+	some i, replicated in data.stowplan.lib.spec.replicatedJobs
 	some field in ["labels", "annotations"]
 	some key, value in replicated.template.metadata[field]
 	startswith(key, prefix)
@@ -108,7 +106,7 @@ template_keys contains {"key": key, "value": value, "path": path} if {
 #   severity: warning
 #   fix: Remove the key or write the one that Kueue knows.
 #   reference: Kueue, pkg/controller/constants/constants.go
-warn_workload contains lib.warning("KUE003", text, fix, path) if {
+warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, path) if {
 	some field, known in {"labels": job_labels, "annotations": job_annotations | template_annotations}
 	place := object.get(input, ["metadata", field], {})
 	some key in own_keys(place)
@@ -119,7 +117,7 @@ warn_workload contains lib.warning("KUE003", text, fix, path) if {
 	fix := "Remove it, or correct the spelling"
 }
 
-warn_workload contains lib.warning("KUE003", text, fix, found.path) if {
+warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, found.path) if {
 	some found in template_keys
 	not found.key in {queue_name, priority_class}
 	not found.key in template_annotations | job_labels
@@ -137,11 +135,11 @@ warn_workload contains lib.warning("KUE003", text, fix, found.path) if {
 #   severity: warning
 #   fix: Label the JobSet with kueue.x-k8s.io/queue-name.
 #   reference: kubernetes-sigs/kueue issue 7929
-warn_jobset contains lib.warning("KUE004", text, fix, ["metadata", "labels", queue_name]) if {
-	not lib.has_key(lib.labels, queue_name)
-	not lib.has_key(lib.annotations, queue_name)
-	some template in lib.templates
-	lib.uses_accelerator(template)
+warn_jobset contains data.stowplan.lib.warning("KUE004", text, fix, ["metadata", "labels", queue_name]) if {
+	not data.stowplan.lib.has_key(data.stowplan.lib.labels, queue_name)
+	not data.stowplan.lib.has_key(data.stowplan.lib.annotations, queue_name)
+	some template in data.stowplan.lib.templates
+	data.stowplan.lib.uses_accelerator(template)
 	text := "a job with accelerators and no queue label runs outside the quota"
 	fix := sprintf("Add metadata.labels: {%s: <a LocalQueue of its namespace>}", [queue_name])
 }

@@ -3,15 +3,13 @@ package stowplan.kueue
 
 import rego.v1
 
-import data.stowplan.lib
-
-preemption := object.get(lib.spec, "preemption", {})
+preemption := object.get(data.stowplan.lib.spec, "preemption", {})
 
 default cohort := ""
 
-cohort := lib.spec.cohortName
+cohort := data.stowplan.lib.spec.cohortName
 
-cohort := lib.spec.cohort if not lib.spec.cohortName
+cohort := data.stowplan.lib.spec.cohort if not data.stowplan.lib.spec.cohortName
 
 reclaim := object.get(preemption, "reclaimWithinCohort", "Never")
 
@@ -20,7 +18,7 @@ within := object.get(preemption, "withinClusterQueue", "Never")
 borrowing_policy := object.get(preemption, ["borrowWithinCohort", "policy"], "Never")
 
 quotas contains {"path": path, "quota": quota, "flavor": flavor} if {
-	some g, group in lib.spec.resourceGroups
+	some g, group in data.stowplan.lib.spec.resourceGroups
 	some f, flavor in group.flavors
 	some r, quota in flavor.resources
 	path := ["spec", "resourceGroups", g, "flavors", f, "resources", r]
@@ -41,8 +39,8 @@ covered(group) := {resource | some resource in group.coveredResources} | {quota.
 #   severity: error
 #   fix: 'Write namespaceSelector: {} or select namespaces by label.'
 #   reference: kubernetes-sigs/kueue issue 301
-deny_clusterqueue contains lib.error("KUE010", text, fix, ["spec", "namespaceSelector"]) if {
-	object.get(lib.spec, "namespaceSelector", null) == null
+deny_clusterqueue contains data.stowplan.lib.error("KUE010", text, fix, ["spec", "namespaceSelector"]) if {
+	object.get(data.stowplan.lib.spec, "namespaceSelector", null) == null
 	text := "no namespaceSelector: the queue takes jobs of no namespace"
 	fix := "Write namespaceSelector: {} for all, or matchLabels: {kubernetes.io/metadata.name: <namespace>}"
 }
@@ -58,8 +56,8 @@ deny_clusterqueue contains lib.error("KUE010", text, fix, ["spec", "namespaceSel
 #   schema: true
 #   fix: Write reclaimWithinCohort, and borrowWithinCohort to preempt while borrowing.
 #   reference: Kueue, apis/kueue/v1beta2/clusterqueue_types.go and its history
-deny_clusterqueue contains lib.error("KUE011", text, fix, ["spec", "preemption", "reclaimOutOfCohort"]) if {
-	lib.has_key(preemption, "reclaimOutOfCohort")
+deny_clusterqueue contains data.stowplan.lib.error("KUE011", text, fix, ["spec", "preemption", "reclaimOutOfCohort"]) if {
+	data.stowplan.lib.has_key(preemption, "reclaimOutOfCohort")
 	text := "preemption.reclaimOutOfCohort does not exist: it is refused or dropped"
 	fix := "Write reclaimWithinCohort: LowerPriority or Any"
 }
@@ -74,7 +72,7 @@ deny_clusterqueue contains lib.error("KUE011", text, fix, ["spec", "preemption",
 #   schema: true
 #   fix: Add cohortName or remove the limit.
 #   reference: kubernetes-sigs/kueue issue 4392; pkg/webhooks/clusterqueue_webhook.go
-deny_clusterqueue contains lib.error("KUE012", text, fix, path) if {
+deny_clusterqueue contains data.stowplan.lib.error("KUE012", text, fix, path) if {
 	cohort == ""
 	some found in quotas
 	some limit in ["borrowingLimit", "lendingLimit"]
@@ -94,8 +92,8 @@ deny_clusterqueue contains lib.error("KUE012", text, fix, path) if {
 #   schema: true
 #   fix: Add parentName or remove the limit.
 #   reference: kubernetes-sigs/kueue issue 4392
-deny_cohort contains lib.error("KUE013", text, fix, path) if {
-	object.get(lib.spec, "parentName", object.get(lib.spec, "parent", "")) == ""
+deny_cohort contains data.stowplan.lib.error("KUE013", text, fix, path) if {
+	object.get(data.stowplan.lib.spec, "parentName", object.get(data.stowplan.lib.spec, "parent", "")) == ""
 	some found in quotas
 	some limit in ["borrowingLimit", "lendingLimit"]
 	object.get(found.quota, limit, null) != null
@@ -115,7 +113,7 @@ deny_cohort contains lib.error("KUE013", text, fix, path) if {
 #   schema: true
 #   fix: Set reclaimWithinCohort to LowerPriority or Any.
 #   reference: Kueue, pkg/webhooks/clusterqueue_webhook.go validatePreemption
-deny_clusterqueue contains lib.error("KUE014", text, fix, path) if {
+deny_clusterqueue contains data.stowplan.lib.error("KUE014", text, fix, path) if {
 	reclaim == "Never"
 	borrowing_policy != "Never"
 	path := ["spec", "preemption", "borrowWithinCohort"]
@@ -133,7 +131,7 @@ deny_clusterqueue contains lib.error("KUE014", text, fix, path) if {
 #   severity: warning
 #   fix: Add cohortName, or remove reclaimWithinCohort.
 #   reference: Kueue documentation, preemption
-warn_clusterqueue contains lib.warning("KUE015", text, fix, path) if {
+warn_clusterqueue contains data.stowplan.lib.warning("KUE015", text, fix, path) if {
 	cohort == ""
 	reclaim != "Never"
 	path := ["spec", "preemption", "reclaimWithinCohort"]
@@ -151,7 +149,7 @@ warn_clusterqueue contains lib.warning("KUE015", text, fix, path) if {
 #   severity: note
 #   fix: Set borrowWithinCohort (it needs reclaimWithinCohort), or keep jobs within the nominal quota.
 #   reference: kubernetes-sigs/kueue issue 16049
-warn_clusterqueue contains lib.note("KUE016", text, fix, ["spec", "preemption"]) if {
+warn_clusterqueue contains data.stowplan.lib.note("KUE016", text, fix, ["spec", "preemption"]) if {
 	cohort != ""
 	within != "Never"
 	borrowing_policy == "Never"
@@ -177,8 +175,8 @@ borrows if {
 #   severity: warning
 #   fix: Keep fair sharing or borrowWithinCohort.
 #   reference: kubernetes-sigs/kueue issue 10131
-warn_clusterqueue contains lib.warning("KUE017", text, fix, ["spec", "fairSharing"]) if {
-	is_object(lib.spec.fairSharing)
+warn_clusterqueue contains data.stowplan.lib.warning("KUE017", text, fix, ["spec", "fairSharing"]) if {
+	is_object(data.stowplan.lib.spec.fairSharing)
 	borrowing_policy != "Never"
 	text := "borrowWithinCohort has no effect under fair sharing"
 	fix := "Keep one of the two"
@@ -194,14 +192,14 @@ warn_clusterqueue contains lib.warning("KUE017", text, fix, ["spec", "fairSharin
 #   severity: error
 #   fix: Cover the accelerator, cpu and memory in one group.
 #   reference: GoogleCloudPlatform/cluster-toolkit pull request 5841
-deny_clusterqueue contains lib.error("KUE018", text, fix, ["spec", "resourceGroups", g]) if {
-	some a, first in lib.spec.resourceGroups
-	count(covered(first) & lib.accelerators) > 0
-	some g, second in lib.spec.resourceGroups
+deny_clusterqueue contains data.stowplan.lib.error("KUE018", text, fix, ["spec", "resourceGroups", g]) if {
+	some a, first in data.stowplan.lib.spec.resourceGroups
+	count(covered(first) & data.stowplan.lib.accelerators) > 0
+	some g, second in data.stowplan.lib.spec.resourceGroups
 	g != a
 	apart := covered(second) & {"cpu", "memory"}
 	count(apart) > 0
-	count(covered(second) & lib.accelerators) == 0
+	count(covered(second) & data.stowplan.lib.accelerators) == 0
 	count(covered(first) & {"cpu", "memory"}) == 0
 	text := sprintf("%s stand in another group than the accelerators: one pod gets two flavors", [concat(" and ", apart)])
 	fix := "Move them into the accelerator's group"
@@ -217,9 +215,9 @@ deny_clusterqueue contains lib.error("KUE018", text, fix, ["spec", "resourceGrou
 #   severity: note
 #   fix: Cover cpu and memory in the accelerator's group.
 #   reference: AI-Hypercomputer/xpk issue 603 and pull request 532
-warn_clusterqueue contains lib.note("KUE019", text, fix, ["spec", "resourceGroups"]) if {
-	all_covered := union({covered(group) | some group in lib.spec.resourceGroups})
-	count(all_covered & lib.accelerators) > 0
+warn_clusterqueue contains data.stowplan.lib.note("KUE019", text, fix, ["spec", "resourceGroups"]) if {
+	all_covered := union({covered(group) | some group in data.stowplan.lib.spec.resourceGroups})
+	count(all_covered & data.stowplan.lib.accelerators) > 0
 	missing := {"cpu", "memory"} - all_covered
 	count(missing) > 0
 	text := sprintf("%s are not covered: a job that requests them is never admitted", [concat(" and ", missing)])
@@ -235,9 +233,9 @@ warn_clusterqueue contains lib.note("KUE019", text, fix, ["spec", "resourceGroup
 #   severity: error
 #   fix: Write whole chips, a multiple of the chips of a node.
 #   reference: Kueue, pkg/webhooks/clusterqueue_webhook.go (no check)
-deny_clusterqueue contains lib.error("KUE020", text, fix, path) if {
+deny_clusterqueue contains data.stowplan.lib.error("KUE020", text, fix, path) if {
 	some found in quotas
-	found.quota.name in lib.accelerators
+	found.quota.name in data.stowplan.lib.accelerators
 	some field in ["nominalQuota", "borrowingLimit", "lendingLimit"]
 	value := found.quota[field]
 	fractional(value)

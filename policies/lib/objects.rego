@@ -17,18 +17,13 @@ has_key(value, key) if {
 	_ := value[key]
 }
 
-# Every pod template of the object: {path, template, spec, job, name}.
-templates contains found if {
+# Every pod template of the object, with what the rules ask of it most:
+# tpu and gpu are what one pod requests, checkpoints the names of its multi-tier volumes.
+templates contains described(path, template, replicated.template.spec, replicated) if {
 	input.kind == "JobSet"
 	some i, replicated in input.spec.replicatedJobs
 	template := replicated.template.spec.template
-	found := {
-		"path": ["spec", "replicatedJobs", i, "template", "spec", "template"],
-		"template": template,
-		"spec": object.get(template, "spec", {}),
-		"job": replicated.template.spec,
-		"name": object.get(replicated, "name", ""),
-	}
+	path := ["spec", "replicatedJobs", i, "template", "spec", "template"]
 }
 
 template_paths := {
@@ -40,34 +35,41 @@ template_paths := {
 	"StatefulSet": ["spec", "template"],
 }
 
-templates contains found if {
+templates contains described(path, template, object.get(input, "spec", {}), {}) if {
 	path := template_paths[input.kind]
 	template := object.get(input, path, null)
 	is_object(template)
-	found := {
-		"path": path,
-		"template": template,
-		"spec": object.get(template, "spec", {}),
-		"job": object.get(input, "spec", {}),
-		"name": "",
-	}
 }
 
-templates contains found if {
-	input.kind == "Pod"
-	found := {"path": [], "template": input, "spec": spec, "job": {}, "name": ""}
+templates contains described([], input, {}, {}) if input.kind == "Pod"
+
+described(path, template, job, replicated) := {
+	"path": path,
+	"template": template,
+	"spec": pod,
+	"job": job,
+	"name": object.get(replicated, "name", ""),
+	"tpu": pod_asks(pod, "google.com/tpu"),
+	"gpu": pod_asks(pod, "nvidia.com/gpu"),
+	"checkpoints": checkpoint_volumes(pod),
+} if {
+	pod := object.get(template, "spec", {})
 }
 
-# Every container: {path, container, template}.
+# Every container, with its command line taken apart.
 containers contains found if {
 	some template in templates
 	some field in ["initContainers", "containers"]
 	some i, container in template.spec[field]
 	is_object(container)
+	line := command_line(container)
+	words := split(line, " ")
 	found := {
 		"path": array.concat(template.path, ["spec", field, i]),
 		"container": container,
 		"template": template,
+		"words": words,
+		"arguments": arguments(line, words),
 	}
 }
 
@@ -89,43 +91,58 @@ asks(container, resource) := value if {
 	value := number_of(container.resources.limits[resource])
 }
 
-# What the pods of a template ask of a resource, each.
-pod_asks(template, resource) := sum([value |
-	some container in template.spec.containers
+# What one pod asks of a resource.
+pod_asks(pod, resource) := sum([value |
+	some container in pod.containers
 	value := asks(container, resource)
 ])
 
 accelerators := {"google.com/tpu", "nvidia.com/gpu"}
 
-uses_accelerator(template) if {
-	some resource in accelerators
-	pod_asks(template, resource) > 0
+uses_accelerator(template) if template.tpu + template.gpu > 0
+
+# A container's command line as one text; a shell's script counts as its words.
+command_line(container) := replace(replace(concat(" ", texts), "\n", " "), "\\", " ") if {
+	texts := [text |
+		some field in ["command", "args"]
+		some text in container[field]
+		is_string(text)
+	]
 }
 
-# The words of a container's command line; a shell's script counts word by word.
-words(container) := {word |
-	some field in ["command", "args"]
-	some text in container[field]
-	is_string(text)
-	some word in split(replace(replace(text, "\n", " "), "\\", " "), " ")
-	word != ""
+# Arguments that the rules ask for.
+argument_names := {
+	"--checkpoint-dir",
+	"--checkpoint_dir",
+	"--enable-high-scale-ckpt",
+	"--local-ckpt-dir",
+	"--output-dir",
+	"base_output_directory",
+	"checkpoint_dir",
+	"enable_multi_tier_checkpointing",
+	"local_checkpoint_directory",
+	"multi_tier_checkpointing_backup_interval_minutes",
+	"multi_tier_checkpointing_backup_interval_steps",
 }
 
-# The value of an argument written as name=value.
-argument(container, name) := value if {
-	some word in words(container)
+# Their values, where written as name=value; a set, since one may stand twice.
+arguments(line, words) := {name: values |
+	some name in argument_names
 	prefix := concat("", [name, "="])
-	startswith(word, prefix)
-	value := substring(word, count(prefix), -1)
+	contains(line, prefix)
+	values := {trim_prefix(word, prefix) | some word in words; startswith(word, prefix)}
 }
 
-# Whether one of several spellings of a flag is on.
-flag(container, name) if lower(argument(container, name)) == "true"
+# Whether a flag is on.
+flag(found, name) if {
+	some value in found.arguments[name]
+	lower(value) == "true"
+}
 
 checkpoint_driver := "multitier-checkpoint.csi.storage.gke.io"
 
-checkpoint_volumes(template) := {object.get(volume, "name", "") |
-	some volume in template.spec.volumes
+checkpoint_volumes(pod) := {object.get(volume, "name", "") |
+	some volume in pod.volumes
 	object.get(volume, ["csi", "driver"], "") == checkpoint_driver
 }
 

@@ -4,14 +4,6 @@ package main
 
 import rego.v1
 
-import data.stowplan.checkpointing
-import data.stowplan.jobs
-import data.stowplan.kueue
-import data.stowplan.operations
-import data.stowplan.priorities
-import data.stowplan.security
-import data.stowplan.sizing
-
 workload_kinds := {
 	"CronJob",
 	"DaemonSet",
@@ -33,365 +25,365 @@ local if input.metadata.annotations["config.kubernetes.io/local-config"] == "tru
 deny contains result if {
 	not local
 	input.kind == "CheckpointConfiguration"
-	some result in checkpointing.deny_checkpointconfiguration
+	some result in data.stowplan.checkpointing.deny_checkpointconfiguration
 }
 
 deny contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in checkpointing.deny_jobset
+	some result in data.stowplan.checkpointing.deny_jobset
 }
 
 deny contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in checkpointing.deny_workload
+	some result in data.stowplan.checkpointing.deny_workload
 }
 
 deny contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in jobs.deny_jobset
+	some result in data.stowplan.jobs.deny_jobset
 }
 
 deny contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in jobs.deny_workload
+	some result in data.stowplan.jobs.deny_workload
 }
 
 deny contains result if {
 	not local
 	input.kind == "ClusterQueue"
-	some result in kueue.deny_clusterqueue
+	some result in data.stowplan.kueue.deny_clusterqueue
 }
 
 deny contains result if {
 	not local
 	input.kind == "Cohort"
-	some result in kueue.deny_cohort
+	some result in data.stowplan.kueue.deny_cohort
 }
 
 deny contains result if {
 	not local
 	input.kind == "LocalQueue"
-	some result in kueue.deny_localqueue
+	some result in data.stowplan.kueue.deny_localqueue
 }
 
 deny contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in kueue.deny_workload
+	some result in data.stowplan.kueue.deny_workload
 }
 
 deny contains result if {
 	not local
-	some result in operations.deny_any
+	some result in data.stowplan.operations.deny_any
 }
 
 deny contains result if {
 	not local
 	input.kind == "PriorityClass"
-	some result in priorities.deny_priorityclass
+	some result in data.stowplan.priorities.deny_priorityclass
 }
 
 deny contains result if {
 	not local
-	some result in security.deny_any
+	some result in data.stowplan.security.deny_any
 }
 
 deny contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in security.deny_workload
+	some result in data.stowplan.security.deny_workload
 }
 
 deny contains result if {
 	not local
 	input.kind == "CheckpointConfiguration"
-	some result in sizing.deny_checkpointconfiguration
+	some result in data.stowplan.sizing.deny_checkpointconfiguration
 }
 
 warn contains result if {
 	not local
 	input.kind == "CheckpointConfiguration"
-	some result in checkpointing.warn_checkpointconfiguration
+	some result in data.stowplan.checkpointing.warn_checkpointconfiguration
 }
 
 warn contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in checkpointing.warn_jobset
+	some result in data.stowplan.checkpointing.warn_jobset
 }
 
 warn contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in checkpointing.warn_workload
+	some result in data.stowplan.checkpointing.warn_workload
 }
 
 warn contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in jobs.warn_jobset
+	some result in data.stowplan.jobs.warn_jobset
 }
 
 warn contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in jobs.warn_workload
+	some result in data.stowplan.jobs.warn_workload
 }
 
 warn contains result if {
 	not local
 	input.kind == "ClusterQueue"
-	some result in kueue.warn_clusterqueue
+	some result in data.stowplan.kueue.warn_clusterqueue
 }
 
 warn contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in kueue.warn_jobset
+	some result in data.stowplan.kueue.warn_jobset
 }
 
 warn contains result if {
 	not local
 	input.kind == "LocalQueue"
-	some result in kueue.warn_localqueue
+	some result in data.stowplan.kueue.warn_localqueue
 }
 
 warn contains result if {
 	not local
 	input.kind == "ProvisioningRequestConfig"
-	some result in kueue.warn_provisioningrequestconfig
+	some result in data.stowplan.kueue.warn_provisioningrequestconfig
 }
 
 warn contains result if {
 	not local
 	input.kind == "ResourceFlavor"
-	some result in kueue.warn_resourceflavor
+	some result in data.stowplan.kueue.warn_resourceflavor
 }
 
 warn contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in kueue.warn_workload
+	some result in data.stowplan.kueue.warn_workload
 }
 
 warn contains result if {
 	not local
-	some result in operations.warn_any
+	some result in data.stowplan.operations.warn_any
 }
 
 warn contains result if {
 	not local
 	input.kind == "ClusterQueue"
-	some result in operations.warn_clusterqueue
+	some result in data.stowplan.operations.warn_clusterqueue
 }
 
 warn contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in priorities.warn_jobset
+	some result in data.stowplan.priorities.warn_jobset
 }
 
 warn contains result if {
 	not local
 	input.kind == "PriorityClass"
-	some result in priorities.warn_priorityclass
+	some result in data.stowplan.priorities.warn_priorityclass
 }
 
 warn contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in security.warn_workload
+	some result in data.stowplan.security.warn_workload
 }
 
 warn contains result if {
 	not local
 	input.kind == "CheckpointConfiguration"
-	some result in sizing.warn_checkpointconfiguration
+	some result in data.stowplan.sizing.warn_checkpointconfiguration
 }
 
 deny contains result if {
 	not local
 	input.kind == "CheckpointConfiguration"
-	some result in checkpointing.deny_checkpointconfiguration
+	some result in data.stowplan.checkpointing.deny_checkpointconfiguration
 }
 
 deny contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in checkpointing.deny_jobset
+	some result in data.stowplan.checkpointing.deny_jobset
 }
 
 deny contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in checkpointing.deny_workload
+	some result in data.stowplan.checkpointing.deny_workload
 }
 
 deny contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in jobs.deny_jobset
+	some result in data.stowplan.jobs.deny_jobset
 }
 
 deny contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in jobs.deny_workload
+	some result in data.stowplan.jobs.deny_workload
 }
 
 deny contains result if {
 	not local
 	input.kind == "ClusterQueue"
-	some result in kueue.deny_clusterqueue
+	some result in data.stowplan.kueue.deny_clusterqueue
 }
 
 deny contains result if {
 	not local
 	input.kind == "Cohort"
-	some result in kueue.deny_cohort
+	some result in data.stowplan.kueue.deny_cohort
 }
 
 deny contains result if {
 	not local
 	input.kind == "LocalQueue"
-	some result in kueue.deny_localqueue
+	some result in data.stowplan.kueue.deny_localqueue
 }
 
 deny contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in kueue.deny_workload
+	some result in data.stowplan.kueue.deny_workload
 }
 
 deny contains result if {
 	not local
-	some result in operations.deny_any
+	some result in data.stowplan.operations.deny_any
 }
 
 deny contains result if {
 	not local
 	input.kind == "PriorityClass"
-	some result in priorities.deny_priorityclass
+	some result in data.stowplan.priorities.deny_priorityclass
 }
 
 deny contains result if {
 	not local
-	some result in security.deny_any
+	some result in data.stowplan.security.deny_any
 }
 
 deny contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in security.deny_workload
+	some result in data.stowplan.security.deny_workload
 }
 
 deny contains result if {
 	not local
 	input.kind == "CheckpointConfiguration"
-	some result in sizing.deny_checkpointconfiguration
+	some result in data.stowplan.sizing.deny_checkpointconfiguration
 }
 
 warn contains result if {
 	not local
 	input.kind == "CheckpointConfiguration"
-	some result in checkpointing.warn_checkpointconfiguration
+	some result in data.stowplan.checkpointing.warn_checkpointconfiguration
 }
 
 warn contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in checkpointing.warn_jobset
+	some result in data.stowplan.checkpointing.warn_jobset
 }
 
 warn contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in checkpointing.warn_workload
+	some result in data.stowplan.checkpointing.warn_workload
 }
 
 warn contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in jobs.warn_jobset
+	some result in data.stowplan.jobs.warn_jobset
 }
 
 warn contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in jobs.warn_workload
+	some result in data.stowplan.jobs.warn_workload
 }
 
 warn contains result if {
 	not local
 	input.kind == "ClusterQueue"
-	some result in kueue.warn_clusterqueue
+	some result in data.stowplan.kueue.warn_clusterqueue
 }
 
 warn contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in kueue.warn_jobset
+	some result in data.stowplan.kueue.warn_jobset
 }
 
 warn contains result if {
 	not local
 	input.kind == "LocalQueue"
-	some result in kueue.warn_localqueue
+	some result in data.stowplan.kueue.warn_localqueue
 }
 
 warn contains result if {
 	not local
 	input.kind == "ProvisioningRequestConfig"
-	some result in kueue.warn_provisioningrequestconfig
+	some result in data.stowplan.kueue.warn_provisioningrequestconfig
 }
 
 warn contains result if {
 	not local
 	input.kind == "ResourceFlavor"
-	some result in kueue.warn_resourceflavor
+	some result in data.stowplan.kueue.warn_resourceflavor
 }
 
 warn contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in kueue.warn_workload
+	some result in data.stowplan.kueue.warn_workload
 }
 
 warn contains result if {
 	not local
-	some result in operations.warn_any
+	some result in data.stowplan.operations.warn_any
 }
 
 warn contains result if {
 	not local
 	input.kind == "ClusterQueue"
-	some result in operations.warn_clusterqueue
+	some result in data.stowplan.operations.warn_clusterqueue
 }
 
 warn contains result if {
 	not local
 	input.kind == "JobSet"
-	some result in priorities.warn_jobset
+	some result in data.stowplan.priorities.warn_jobset
 }
 
 warn contains result if {
 	not local
 	input.kind == "PriorityClass"
-	some result in priorities.warn_priorityclass
+	some result in data.stowplan.priorities.warn_priorityclass
 }
 
 warn contains result if {
 	not local
 	input.kind in workload_kinds
-	some result in security.warn_workload
+	some result in data.stowplan.security.warn_workload
 }
 
 warn contains result if {
 	not local
 	input.kind == "CheckpointConfiguration"
-	some result in sizing.warn_checkpointconfiguration
+	some result in data.stowplan.sizing.warn_checkpointconfiguration
 }

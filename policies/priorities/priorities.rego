@@ -3,8 +3,6 @@ package stowplan.priorities
 
 import rego.v1
 
-import data.stowplan.lib
-
 highest_user_value := 1000000000
 
 # METADATA
@@ -16,10 +14,10 @@ highest_user_value := 1000000000
 #   severity: error
 #   fix: Write a value of at most 1000000000.
 #   reference: Kubernetes documentation, Pod Priority and Preemption
-deny_priorityclass contains lib.error("PRI001", text, fix, ["value"]) if {
+deny_priorityclass contains data.stowplan.lib.error("PRI001", text, fix, ["value"]) if {
 	input.value > highest_user_value
 	not startswith(input.metadata.name, "system-")
-	text := sprintf("the value %v is above 1000000000, which is reserved for the system", [lib.number_text(input.value)])
+	text := sprintf("the value %v is above 1000000000, which is reserved for the system", [data.stowplan.lib.number_text(input.value)])
 	fix := "Write a value of at most 1000000000"
 }
 
@@ -32,7 +30,7 @@ deny_priorityclass contains lib.error("PRI001", text, fix, ["value"]) if {
 #   severity: error
 #   fix: Rename the class.
 #   reference: Kubernetes documentation, Pod Priority and Preemption
-deny_priorityclass contains lib.error("PRI002", text, fix, ["metadata", "name"]) if {
+deny_priorityclass contains data.stowplan.lib.error("PRI002", text, fix, ["metadata", "name"]) if {
 	startswith(input.metadata.name, "system-")
 	text := sprintf("the name %s is reserved for the system", [input.metadata.name])
 	fix := "Rename it"
@@ -48,7 +46,7 @@ deny_priorityclass contains lib.error("PRI002", text, fix, ["metadata", "name"])
 #   severity: warning
 #   fix: 'Write globalDefault: false and name the class in the pods.'
 #   reference: Kubernetes documentation, Pod Priority and Preemption
-warn_priorityclass contains lib.warning("PRI003", text, fix, ["globalDefault"]) if {
+warn_priorityclass contains data.stowplan.lib.warning("PRI003", text, fix, ["globalDefault"]) if {
 	input.globalDefault == true
 	text := "globalDefault gives this priority to every pod without a class"
 	fix := "Write globalDefault: false"
@@ -64,21 +62,21 @@ warn_priorityclass contains lib.warning("PRI003", text, fix, ["globalDefault"]) 
 #   severity: note
 #   fix: Set the label kueue.x-k8s.io/priority-class and priorityClassName.
 #   reference: GKE documentation, workload prioritization (Kueue and Hotswap)
-warn_jobset contains lib.note("PRI004", text, fix, path) if {
-	lib.has_key(lib.labels, "kueue.x-k8s.io/priority-class")
-	some template in lib.templates
-	lib.uses_accelerator(template)
+warn_jobset contains data.stowplan.lib.note("PRI004", text, fix, path) if {
+	data.stowplan.lib.has_key(data.stowplan.lib.labels, "kueue.x-k8s.io/priority-class")
+	some template in data.stowplan.lib.templates
+	data.stowplan.lib.uses_accelerator(template)
 	object.get(template.spec, "priorityClassName", "") == ""
 	path := array.concat(template.path, ["spec", "priorityClassName"])
 	text := "the job has a WorkloadPriorityClass but its pods have no PriorityClass: the scheduler cannot put it first after a node is lost"
 	fix := "Set priorityClassName in the pod template"
 }
 
-warn_jobset contains lib.note("PRI004", text, fix, ["metadata", "labels"]) if {
-	lib.has_key(lib.labels, "kueue.x-k8s.io/queue-name")
-	not lib.has_key(lib.labels, "kueue.x-k8s.io/priority-class")
-	some template in lib.templates
-	lib.uses_accelerator(template)
+warn_jobset contains data.stowplan.lib.note("PRI004", text, fix, ["metadata", "labels"]) if {
+	data.stowplan.lib.has_key(data.stowplan.lib.labels, "kueue.x-k8s.io/queue-name")
+	not data.stowplan.lib.has_key(data.stowplan.lib.labels, "kueue.x-k8s.io/priority-class")
+	some template in data.stowplan.lib.templates
+	data.stowplan.lib.uses_accelerator(template)
 	object.get(template.spec, "priorityClassName", "") != ""
 	text := "the pods have a PriorityClass but the job has no WorkloadPriorityClass: Kueue uses the pods' value, and a change of it never reaches a waiting job"
 	fix := "Add the label kueue.x-k8s.io/priority-class"

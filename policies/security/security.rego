@@ -3,8 +3,6 @@ package stowplan.security
 
 import rego.v1
 
-import data.stowplan.lib
-
 # METADATA
 # title: No container is privileged
 # description: >-
@@ -14,8 +12,8 @@ import data.stowplan.lib
 #   severity: error
 #   fix: Remove privileged; the multi-tier volume needs none.
 #   reference: Kubernetes documentation, Pod Security Standards (Baseline)
-deny_workload contains lib.error("SEC001", text, fix, path) if {
-	some found in lib.containers
+deny_workload contains data.stowplan.lib.error("SEC001", text, fix, path) if {
+	some found in data.stowplan.lib.containers
 	found.container.securityContext.privileged == true
 	path := array.concat(found.path, ["securityContext", "privileged"])
 	text := sprintf("container %q is privileged", [object.get(found.container, "name", "")])
@@ -31,10 +29,10 @@ deny_workload contains lib.error("SEC001", text, fix, path) if {
 #   severity: warning
 #   fix: Use the checkpoint volume, an emptyDir or a CSI volume.
 #   reference: Kubernetes documentation, Pod Security Standards (Baseline)
-warn_workload contains lib.warning("SEC002", text, fix, path) if {
-	some template in lib.templates
+warn_workload contains data.stowplan.lib.warning("SEC002", text, fix, path) if {
+	some template in data.stowplan.lib.templates
 	some i, volume in template.spec.volumes
-	lib.has_key(volume, "hostPath")
+	data.stowplan.lib.has_key(volume, "hostPath")
 	path := array.concat(template.path, ["spec", "volumes", i, "hostPath"])
 	text := sprintf("volume %q mounts %v of the node", [object.get(volume, "name", ""), object.get(volume.hostPath, "path", "a path")])
 	fix := "Use the checkpoint volume, an emptyDir or a CSI volume"
@@ -49,8 +47,8 @@ warn_workload contains lib.warning("SEC002", text, fix, path) if {
 #   severity: warning
 #   fix: Write a version tag or a digest.
 #   reference: Kubernetes documentation, Images
-warn_workload contains lib.warning("SEC003", text, fix, path) if {
-	some found in lib.containers
+warn_workload contains data.stowplan.lib.warning("SEC003", text, fix, path) if {
+	some found in data.stowplan.lib.containers
 	image := found.container.image
 	is_string(image)
 	unpinned(image)
@@ -79,8 +77,8 @@ unpinned(image) if {
 #   severity: warning
 #   fix: Set resources.
 #   reference: kubernetes-sigs/kueue issue 891
-warn_workload contains lib.warning("SEC004", text, fix, path) if {
-	some found in lib.containers
+warn_workload contains data.stowplan.lib.warning("SEC004", text, fix, path) if {
+	some found in data.stowplan.lib.containers
 	resources := object.get(found.container, "resources", {})
 	count(object.get(resources, "limits", {})) == 0
 	count(object.get(resources, "requests", {})) == 0
@@ -100,8 +98,8 @@ secret_name := `(?i)(^|_)(password|passwd|secret|token|api_?key|access_?key|priv
 #   severity: error
 #   fix: Read it from a Secret that is made elsewhere, or use Workload Identity.
 #   reference: Kubernetes documentation, Good practices for Secrets
-deny_workload contains lib.error("SEC005", text, fix, path) if {
-	some found in lib.containers
+deny_workload contains data.stowplan.lib.error("SEC005", text, fix, path) if {
+	some found in data.stowplan.lib.containers
 	some i, variable in found.container.env
 	regex.match(secret_name, variable.name)
 	is_string(variable.value)
@@ -121,7 +119,7 @@ deny_workload contains lib.error("SEC005", text, fix, path) if {
 #   severity: error
 #   fix: Keep it in a secret store and commit a reference only.
 #   reference: Kubernetes documentation, Good practices for Secrets
-deny_any contains lib.error("SEC007", text, fix, [field, key]) if {
+deny_any contains data.stowplan.lib.error("SEC007", text, fix, [field, key]) if {
 	input.kind == "Secret"
 	some field in ["data", "stringData"]
 	some key, value in input[field]
@@ -141,8 +139,8 @@ deny_any contains lib.error("SEC007", text, fix, [field, key]) if {
 #   severity: error
 #   fix: Remove hostPID and hostIPC; shared memory is an emptyDir of medium Memory.
 #   reference: Kubernetes documentation, Pod Security Standards (Baseline)
-deny_workload contains lib.error("SEC006", text, fix, path) if {
-	some template in lib.templates
+deny_workload contains data.stowplan.lib.error("SEC006", text, fix, path) if {
+	some template in data.stowplan.lib.templates
 	some field in ["hostPID", "hostIPC"]
 	template.spec[field] == true
 	path := array.concat(template.path, ["spec", field])

@@ -3,43 +3,41 @@ package stowplan.sizing
 
 import rego.v1
 
-import data.stowplan.lib
-
 size_path := ["spec", "inMemoryVolumeSize"]
 
-size := lib.spec.inMemoryVolumeSize
+size := data.stowplan.lib.spec.inMemoryVolumeSize
 
-bytes := lib.number_of(size)
+bytes := data.stowplan.lib.number_of(size)
 
-checkpoint := lib.number_of(lib.fact("local-checkpoint-size"))
+checkpoint := data.stowplan.lib.number_of(data.stowplan.lib.fact("local-checkpoint-size"))
 
 well_formed if regex.match(`^[1-9][0-9]*(Mi|Gi|Ti)$`, size)
 
-instance_type := lib.spec.nodeSelector["node.kubernetes.io/instance-type"]
+instance_type := data.stowplan.lib.spec.nodeSelector["node.kubernetes.io/instance-type"]
 
 default accelerator := ""
 
-accelerator := lib.fact("accelerator")
+accelerator := data.stowplan.lib.fact("accelerator")
 
-accelerator := lib.machines[instance_type].type if not lib.fact("accelerator")
+accelerator := data.stowplan.lib.machines[instance_type].type if not data.stowplan.lib.fact("accelerator")
 
 factors := {"tpu": "tpu_ram_disk_factor", "gpu": "gpu_ram_disk_factor"}
 
-gib(value) := sprintf("%sGi", [lib.number_text(ceil(value / 1073741824))])
+gib(value) := sprintf("%sGi", [data.stowplan.lib.number_text(ceil(value / 1073741824))])
 
 too_small(kind) := text if {
 	accelerator == kind
 	well_formed
-	factor := lib.threshold(factors[kind])
+	factor := data.stowplan.lib.threshold(factors[kind])
 	bytes < factor * checkpoint
 	text := sprintf("inMemoryVolumeSize %s is below %v times the local checkpoint of %s", [
 		size,
 		factor,
-		lib.fact("local-checkpoint-size"),
+		data.stowplan.lib.fact("local-checkpoint-size"),
 	])
 }
 
-at_least(kind) := gib(lib.threshold(factors[kind]) * checkpoint)
+at_least(kind) := gib(data.stowplan.lib.threshold(factors[kind]) * checkpoint)
 
 # METADATA
 # title: On TPU the RAM disk holds 2.2 local checkpoints
@@ -52,7 +50,7 @@ at_least(kind) := gib(lib.threshold(factors[kind]) * checkpoint)
 #   severity: error
 #   fix: Raise inMemoryVolumeSize to 2.2 times the size of one node's checkpoint.
 #   reference: GKE documentation, multi-tier checkpointing, IN_MEMORY_VOLUME_SIZE
-deny_checkpointconfiguration contains lib.error("SIZ001", text, fix, size_path) if {
+deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ001", text, fix, size_path) if {
 	text := too_small("tpu")
 	fix := sprintf("Write at least %s", [at_least("tpu")])
 }
@@ -67,7 +65,7 @@ deny_checkpointconfiguration contains lib.error("SIZ001", text, fix, size_path) 
 #   severity: error
 #   fix: Raise inMemoryVolumeSize to 6.6 times the size of one node's checkpoint.
 #   reference: GKE documentation, multi-tier checkpointing, IN_MEMORY_VOLUME_SIZE
-deny_checkpointconfiguration contains lib.error("SIZ002", text, fix, size_path) if {
+deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ002", text, fix, size_path) if {
 	text := too_small("gpu")
 	fix := sprintf("Write at least %s", [at_least("gpu")])
 }
@@ -83,16 +81,16 @@ deny_checkpointconfiguration contains lib.error("SIZ002", text, fix, size_path) 
 #   severity: error
 #   fix: Lower the pods' memory request or the RAM disk.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller (tmpfs, no request)
-deny_checkpointconfiguration contains lib.error("SIZ003", text, fix, size_path) if {
-	pods := lib.number_of(lib.fact("pod-memory"))
-	node := lib.number_of(lib.fact("node-allocatable-memory"))
+deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ003", text, fix, size_path) if {
+	pods := data.stowplan.lib.number_of(data.stowplan.lib.fact("pod-memory"))
+	node := data.stowplan.lib.number_of(data.stowplan.lib.fact("node-allocatable-memory"))
 	bytes + pods > node
 	text := sprintf("the RAM disk of %s and pods of %s need more than the node's %s", [
 		size,
-		lib.fact("pod-memory"),
-		lib.fact("node-allocatable-memory"),
+		data.stowplan.lib.fact("pod-memory"),
+		data.stowplan.lib.fact("node-allocatable-memory"),
 	])
-	fix := sprintf("Let the two add up to at most %s", [lib.fact("node-allocatable-memory")])
+	fix := sprintf("Let the two add up to at most %s", [data.stowplan.lib.fact("node-allocatable-memory")])
 }
 
 # METADATA
@@ -104,7 +102,7 @@ deny_checkpointconfiguration contains lib.error("SIZ003", text, fix, size_path) 
 #   severity: error
 #   fix: Write the unit, such as 200Gi.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller/utils.go newPreparer
-deny_checkpointconfiguration contains lib.error("SIZ004", text, fix, size_path) if {
+deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ004", text, fix, size_path) if {
 	regex.match(`^[0-9]+$`, size)
 	text := sprintf("inMemoryVolumeSize %q has no unit: that is bytes", [size])
 	fix := sprintf("Write %sGi", [size])
@@ -121,7 +119,7 @@ deny_checkpointconfiguration contains lib.error("SIZ004", text, fix, size_path) 
 #   severity: error
 #   fix: Write a whole number with Mi, Gi or Ti, such as 64Gi.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller/utils.go newPreparer
-deny_checkpointconfiguration contains lib.error("SIZ005", text, fix, size_path) if {
+deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ005", text, fix, size_path) if {
 	is_string(size)
 	not well_formed
 	not regex.match(`^[0-9]+$`, size)
@@ -151,8 +149,8 @@ meant := sprintf("%s%si", [number, upper(substring(unit, 0, 1))]) if {
 #   severity: error
 #   fix: Add inMemoryVolumeSize.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller/utils.go newPreparer
-deny_checkpointconfiguration contains lib.error("SIZ006", text, fix, size_path) if {
-	object.get(lib.spec, "inMemoryVolumeSize", "") in {"", null}
+deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ006", text, fix, size_path) if {
+	object.get(data.stowplan.lib.spec, "inMemoryVolumeSize", "") in {"", null}
 	text := "inMemoryVolumeSize is missing: no driver is installed"
 	fix := "Add inMemoryVolumeSize: 2.2 (TPU) or 6.6 (GPU) times one node's checkpoint"
 }
@@ -169,7 +167,7 @@ deny_checkpointconfiguration contains lib.error("SIZ006", text, fix, size_path) 
 #     Add stowplan.dev/local-checkpoint-size and stowplan.dev/accelerator, or describe the cluster
 #     in an inventory.
 #   reference: this project, the annotations that the generator writes
-warn_checkpointconfiguration contains lib.note("SIZ007", text, fix, size_path) if {
+warn_checkpointconfiguration contains data.stowplan.lib.note("SIZ007", text, fix, size_path) if {
 	not judged
 	text := "whether the RAM disk is large enough was not judged: the checkpoint's size is unknown"
 	fix := "Annotate stowplan.dev/local-checkpoint-size (one node's share) and stowplan.dev/accelerator"
@@ -189,8 +187,8 @@ judged if {
 #   severity: error
 #   fix: Choose a RAM disk well below the machine's memory, or a larger machine.
 #   reference: public Compute Engine machine list
-deny_checkpointconfiguration contains lib.error("SIZ008", text, fix, size_path) if {
-	memory := lib.machines[instance_type].memory
+deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ008", text, fix, size_path) if {
+	memory := data.stowplan.lib.machines[instance_type].memory
 	well_formed
 	bytes >= memory * 1073741824
 	text := sprintf("inMemoryVolumeSize %s is all of the %vGi that a %s has", [
