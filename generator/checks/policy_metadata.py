@@ -20,7 +20,8 @@ from generator.findings import Severity
 
 _PACKAGE = re.compile(r"^package ([\w.]+)", re.M)
 _HEAD = re.compile(
-    r"^((?:deny|warn)_[a-z]+) contains data\.stowplan\.lib\.(error|warning|note)\(\"([A-Z]{3}[0-9]{3})\"",
+    r"^((?:deny|warn)_[a-z]+) contains "
+    r"data\.stowplan\.lib\.(error|warning|note)\(\"([A-Z]{3}[0-9]{3})\"",
     re.M,
 )
 

@@ -18,12 +18,15 @@ class Subject:
         body: the object as plain values.
         file: the manifest's file as shown to people; empty inside ``stowplan compile``.
         document: the loaded document, for looking up lines; None where nothing was parsed.
+        base: where the object stands inside the document (``items`` of a List), empty for one of
+            its own.
         inventory: where the user wrote what the object was made from.
     """
 
     body: Mapping[str, Any]
     file: str = ""
     document: Document | None = None
+    base: tuple[str | int, ...] = ()
     inventory: Location | None = None
 
     @property

@@ -34,7 +34,7 @@ selector_path := ["spec", "nodeSelector"]
 deny_checkpointconfiguration contains data.stowplan.lib.error("MTC001", text, fix, bucket_path) if {
 	bucket in {"", null}
 	text := "cloudStorageBucketName is missing: no driver is installed, and only a log says so"
-	fix := "Name the bucket of the backups, which must have a hierarchical namespace"
+	fix := "name the bucket of the backups, which must have a hierarchical namespace"
 }
 
 # METADATA
@@ -53,7 +53,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC002", text, fi
 	not regex.match(`^[A-Z][A-Z_]*_[A-Z_]+$`, bucket)
 	not regex.match(`^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?$`, bucket)
 	text := sprintf("cloudStorageBucketName %q is no bucket name", [bucket])
-	fix := sprintf("Write %s", [bare_bucket])
+	fix := sprintf("write %s", [bare_bucket])
 }
 
 default bare_bucket := "the bucket's name: lower-case letters, digits, '-', '_' and '.'"
@@ -75,19 +75,19 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC003", text, fi
 	some name, _ in data.stowplan.lib.spec
 	not name in fields
 	text := sprintf("spec.%s is no field of a CheckpointConfiguration: it is dropped", [name])
-	fix := object.get(meant_fields, name, "Write one of the known fields, or remove it")
+	fix := object.get(meant_fields, name, "write one of the known fields, or remove it")
 }
 
 meant_fields := {
-	"mountOptions": "Write gcsFuseMountOptions",
-	"bucket": "Write cloudStorageBucketName",
-	"bucketName": "Write cloudStorageBucketName",
-	"cloudStorageBucket": "Write cloudStorageBucketName",
-	"size": "Write inMemoryVolumeSize",
-	"ramdiskSize": "Write inMemoryVolumeSize",
-	"inMemoryVolume": "Write inMemoryVolumeSize",
-	"nodeSelectors": "Write nodeSelector",
-	"toleration": "Write tolerations",
+	"mountOptions": "write gcsFuseMountOptions",
+	"bucket": "write cloudStorageBucketName",
+	"bucketName": "write cloudStorageBucketName",
+	"cloudStorageBucket": "write cloudStorageBucketName",
+	"size": "write inMemoryVolumeSize",
+	"ramdiskSize": "write inMemoryVolumeSize",
+	"inMemoryVolume": "write inMemoryVolumeSize",
+	"nodeSelectors": "write nodeSelector",
+	"toleration": "write tolerations",
 }
 
 # METADATA
@@ -103,7 +103,7 @@ meant_fields := {
 deny_checkpointconfiguration contains data.stowplan.lib.error("MTC004", text, fix, selector_path) if {
 	count(selector) == 0
 	text := "nodeSelector is missing: the RAM disk is made on every untainted Linux node"
-	fix := "Write nodeSelector: {node.kubernetes.io/instance-type: <machine type>}"
+	fix := "write nodeSelector: {node.kubernetes.io/instance-type: <machine type>}"
 }
 
 # METADATA
@@ -121,7 +121,7 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC005", text, 
 		key in broad_labels
 	}
 	text := sprintf("nodeSelector %s also matches nodes without accelerators", [concat(", ", sort(object.keys(selector)))])
-	fix := "Add node.kubernetes.io/instance-type, the accelerator's label or the node pool"
+	fix := "add node.kubernetes.io/instance-type, the accelerator's label or the node pool"
 }
 
 broad_labels := {
@@ -156,7 +156,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC006", text, fi
 	taint := data.stowplan.lib.resource_of[accelerator]
 	not tolerates(taint)
 	text := sprintf("no toleration covers the taint %s of these nodes: no driver lands there", [taint])
-	fix := sprintf("Add {key: %s, operator: Exists, effect: NoSchedule}", [taint])
+	fix := sprintf("add {key: %s, operator: Exists, effect: NoSchedule}", [taint])
 }
 
 tolerates(taint) if {
@@ -184,7 +184,7 @@ tolerates(_) if {
 warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC007", text, fix, ["metadata", "namespace"]) if {
 	data.stowplan.lib.has_key(input.metadata, "namespace")
 	text := "a CheckpointConfiguration is cluster-scoped: its namespace means nothing"
-	fix := "Remove metadata.namespace"
+	fix := "remove metadata.namespace"
 }
 
 recommended := [
@@ -224,7 +224,7 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC008", text, 
 	missing := [option | some option in recommended; not option_name(option) in given]
 	count(missing) > 0
 	text := sprintf("gcsFuseMountOptions lacks %s", [concat(", ", missing)])
-	fix := "Add them, or set each to the value that you want"
+	fix := "add them, or set each to the value that you want"
 }
 
 # METADATA
@@ -240,7 +240,7 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC008", text, 
 deny_checkpointconfiguration contains data.stowplan.lib.error("MTC009", text, fix, bucket_path) if {
 	data.stowplan.lib.fact("bucket-hierarchical-namespace") == "false"
 	text := sprintf("the bucket %s has no hierarchical namespace: backups fail", [bucket])
-	fix := "Make a bucket with --enable-hierarchical-namespace and uniform bucket-level access"
+	fix := "make a bucket with --enable-hierarchical-namespace and uniform bucket-level access"
 }
 
 # METADATA
@@ -256,7 +256,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC009", text, fi
 warn_checkpointconfiguration contains data.stowplan.lib.note("MTC010", text, fix, bucket_path) if {
 	not data.stowplan.lib.fact("bucket-hierarchical-namespace")
 	text := "whether the bucket has a hierarchical namespace is not declared; without one backups fail"
-	fix := "Check with gcloud storage buckets describe, then annotate stowplan.dev/bucket-hierarchical-namespace"
+	fix := "check with gcloud storage buckets describe, then annotate stowplan.dev/bucket-hierarchical-namespace"
 }
 
 # METADATA
@@ -273,7 +273,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC011", text, fi
 	parsed := data.stowplan.lib.gke_version(version)
 	parsed < data.stowplan.lib.threshold("min_gke_version")
 	text := sprintf("GKE %s is older than 1.32.4-gke.1415000", [version])
-	fix := "Upgrade the cluster first"
+	fix := "upgrade the cluster first"
 }
 
 # METADATA
@@ -288,7 +288,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC011", text, fi
 deny_checkpointconfiguration contains data.stowplan.lib.error("MTC012", text, fix, []) if {
 	lower(data.stowplan.lib.fact("gke-mode")) == "autopilot"
 	text := "the cluster is Autopilot, which has no multi-tier checkpointing"
-	fix := "Use a Standard cluster"
+	fix := "use a Standard cluster"
 }
 
 # METADATA
@@ -307,7 +307,7 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC013", text, 
 	to_number(minutes) < data.stowplan.lib.threshold("min_backup_minutes")
 	path := ["metadata", "annotations", "stowplan.dev/backup-interval-minutes"]
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
-	fix := "Write 30 or more"
+	fix := "write 30 or more"
 }
 
 # METADATA
@@ -323,7 +323,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC014", text, fi
 	data.stowplan.lib.fact("backup-interval-minutes")
 	data.stowplan.lib.fact("backup-interval-steps")
 	text := "the backup interval is given in minutes and in steps"
-	fix := "Keep one of the two"
+	fix := "keep one of the two"
 }
 
 # METADATA
@@ -340,7 +340,7 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC015", text, 
 	data.stowplan.lib.fact("peers") == "0"
 	path := ["metadata", "annotations", "stowplan.dev/peers"]
 	text := "checkpoints have no peer copy: a lost node sends the job back to the last backup"
-	fix := "Set one peer"
+	fix := "set one peer"
 }
 
 # METADATA
@@ -357,7 +357,7 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC016", text, 
 	data.stowplan.lib.fact("retention") == "none"
 	path := ["metadata", "annotations", "stowplan.dev/retention"]
 	text := "nothing deletes old backups: the bucket grows for ever"
-	fix := "Set a retention: backup-warden or replicator"
+	fix := "set a retention: backup-warden or replicator"
 }
 
 # METADATA
@@ -374,5 +374,5 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC017", text, fi
 	meant := data.stowplan.lib.no_such_machine[instance_type]
 	path := ["spec", "nodeSelector", "node.kubernetes.io/instance-type"]
 	text := sprintf("there is no machine type %s", [instance_type])
-	fix := sprintf("Write %s", [meant])
+	fix := sprintf("write %s", [meant])
 }

@@ -38,7 +38,7 @@ deny_jobset contains data.stowplan.lib.error("MTC020", text, fix, path) if {
 	not any_mounts(template, names)
 	path := spec_path(template, ["volumes"])
 	text := sprintf("the checkpoint volume of %q is mounted nowhere", [template.name])
-	fix := "Add volumeMounts: [{name: checkpoint, mountPath: /checkpoint}] to the training container"
+	fix := "add volumeMounts: [{name: checkpoint, mountPath: /checkpoint}] to the training container"
 }
 
 any_mounts(template, names) if {
@@ -65,7 +65,7 @@ deny_jobset contains data.stowplan.lib.error("MTC021", text, fix, path) if {
 	not "checkpoint" in {object.get(volume, "name", "") | some volume in volumes}
 	path := array.concat(found.path, ["volumeMounts", i])
 	text := "the mount checkpoint has no volume"
-	fix := sprintf("Add volumes: [{name: checkpoint, csi: {driver: %s}}]", [data.stowplan.lib.checkpoint_driver])
+	fix := sprintf("add volumes: [{name: checkpoint, csi: {driver: %s}}]", [data.stowplan.lib.checkpoint_driver])
 }
 
 # METADATA
@@ -85,7 +85,7 @@ deny_jobset contains data.stowplan.lib.error("MTC022", text, fix, path) if {
 	not mounts(found.container, names)
 	path := found.path
 	text := sprintf("container %q turns multi-tier checkpointing on but mounts no checkpoint volume", [object.get(found.container, "name", "")])
-	fix := sprintf("Add a volume with csi.driver %s and mount it", [data.stowplan.lib.checkpoint_driver])
+	fix := sprintf("add a volume with csi.driver %s and mount it", [data.stowplan.lib.checkpoint_driver])
 }
 
 # METADATA
@@ -108,7 +108,7 @@ warn_jobset contains data.stowplan.lib.warning("MTC023", text, fix, path) if {
 	not asks_for_checkpointing(found)
 	path := found.path
 	text := sprintf("container %q mounts the checkpoint volume but does not turn multi-tier checkpointing on", [object.get(found.container, "name", "")])
-	fix := sprintf("Add %s, or remove the volume", [arguments])
+	fix := sprintf("add %s, or remove the volume", [arguments])
 }
 
 launchers := {
@@ -131,7 +131,7 @@ deny_jobset contains data.stowplan.lib.error("MTC024", text, fix, path) if {
 	object.get(data.stowplan.lib.spec, ["failurePolicy", "maxRestarts"], 0) == 0
 	path := ["spec", "failurePolicy"]
 	text := "maxRestarts is 0 or left out: the first failure ends the job, its checkpoints unread"
-	fix := "Write failurePolicy: {maxRestarts: 10, restartStrategy: BlockingRecreate}"
+	fix := "write failurePolicy: {maxRestarts: 10, restartStrategy: BlockingRecreate}"
 }
 
 # METADATA
@@ -148,7 +148,7 @@ deny_jobset contains data.stowplan.lib.error("MTC025", text, fix, ["spec", "repl
 	count(wired) > 0
 	count(data.stowplan.lib.spec.replicatedJobs) > 1
 	text := sprintf("%s replicated jobs: the rank service serves a JobSet with exactly one", [format_int(count(data.stowplan.lib.spec.replicatedJobs), 10)])
-	fix := "Keep one replicated job and write the slices as its replicas"
+	fix := "keep one replicated job and write the slices as its replicas"
 }
 
 # METADATA
@@ -171,7 +171,7 @@ deny_jobset contains data.stowplan.lib.error("MTC026", text, fix, found.path) if
 	count(targets) > 0
 	not inside(directory, targets)
 	text := sprintf("%s=%s is not on the RAM disk, which is mounted at %s", [argument, directory, concat(", ", targets)])
-	fix := sprintf("Write %s=%s", [argument, concat(", ", targets)])
+	fix := sprintf("write %s=%s", [argument, concat(", ", targets)])
 }
 
 inside(directory, targets) if trim_right(directory, "/") in targets
@@ -202,7 +202,7 @@ deny_workload contains data.stowplan.lib.error("MTC027", text, fix, path) if {
 	driver != data.stowplan.lib.checkpoint_driver
 	path := spec_path(template, ["volumes", i, "csi", "driver"])
 	text := sprintf("no driver is called %s", [driver])
-	fix := sprintf("Write %s", [data.stowplan.lib.checkpoint_driver])
+	fix := sprintf("write %s", [data.stowplan.lib.checkpoint_driver])
 }
 
 # METADATA
@@ -222,7 +222,7 @@ warn_jobset contains data.stowplan.lib.warning("MTC028", text, fix, ["metadata",
 	object.get(replicated, "replicas", 1) > 1
 	object.get(data.stowplan.lib.annotations, "alpha.jobset.sigs.k8s.io/exclusive-topology", "") != "cloud.google.com/gke-nodepool"
 	text := "a multislice job without the exclusive-topology annotation on the JobSet: newer drivers give it no ranks"
-	fix := "Add metadata.annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}"
+	fix := "add metadata.annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}"
 }
 
 minutes_argument := "multi_tier_checkpointing_backup_interval_minutes"
@@ -245,7 +245,7 @@ warn_jobset contains data.stowplan.lib.warning("MTC029", text, fix, found.path) 
 	regex.match(`^[0-9]+$`, minutes)
 	to_number(minutes) < data.stowplan.lib.threshold("min_backup_minutes")
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
-	fix := sprintf("Write %s=30 or more", [minutes_argument])
+	fix := sprintf("write %s=30 or more", [minutes_argument])
 }
 
 # METADATA
@@ -262,7 +262,7 @@ deny_jobset contains data.stowplan.lib.error("MTC030", text, fix, found.path) if
 	found.arguments[minutes_argument]
 	found.arguments[steps_argument]
 	text := "the backup interval is given in minutes and in steps"
-	fix := "Keep one of the two arguments"
+	fix := "keep one of the two arguments"
 }
 
 # METADATA
@@ -287,5 +287,5 @@ warn_workload contains data.stowplan.lib.warning("MTC031", text, fix, found.path
 	some directory in found.arguments[argument]
 	inside(directory, {trim_right(mount.mountPath, "/")})
 	text := sprintf("%s=%s is below a gcsfuse mount: each save copies and deletes its objects", [argument, directory])
-	fix := "Write the gs:// path"
+	fix := "write the gs:// path"
 }

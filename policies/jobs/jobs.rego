@@ -30,7 +30,7 @@ deny_jobset contains data.stowplan.lib.error("JOB001", text, fix, path) if {
 	limit > 0
 	path := job_path(template, ["backoffLimit"])
 	text := sprintf("backoffLimit of %q is %v: pods are retried inside the Job before the JobSet restarts", [template.name, limit])
-	fix := "Write backoffLimit: 0"
+	fix := "write backoffLimit: 0"
 }
 
 # METADATA
@@ -50,7 +50,7 @@ warn_jobset contains data.stowplan.lib.warning("JOB002", text, fix, path) if {
 	object.get(data.stowplan.lib.spec.failurePolicy, "restartStrategy", "Recreate") == "Recreate"
 	path := ["spec", "failurePolicy", "restartStrategy"]
 	text := "restartStrategy Recreate starts new pods while old ones still hold their nodes"
-	fix := "Write restartStrategy: BlockingRecreate"
+	fix := "write restartStrategy: BlockingRecreate"
 }
 
 # METADATA
@@ -69,7 +69,7 @@ warn_jobset contains data.stowplan.lib.warning("JOB003", text, fix, ["spec", "fa
 	count(template.checkpoints) == 0
 	object.get(data.stowplan.lib.spec, ["failurePolicy", "maxRestarts"], 0) == 0
 	text := "maxRestarts is 0 or left out: the first failed pod ends the job"
-	fix := "Write failurePolicy: {maxRestarts: 10, restartStrategy: BlockingRecreate}"
+	fix := "write failurePolicy: {maxRestarts: 10, restartStrategy: BlockingRecreate}"
 }
 
 # METADATA
@@ -85,7 +85,7 @@ warn_jobset contains data.stowplan.lib.warning("JOB003", text, fix, ["spec", "fa
 deny_jobset contains data.stowplan.lib.error("JOB004", text, fix, ["spec", "ttlSecondsAfterFinished"]) if {
 	data.stowplan.lib.has_key(data.stowplan.lib.spec, "ttlSecondsAfterFinished")
 	text := "ttlSecondsAfterFinished deletes the finished JobSet, and a GitOps controller runs it again"
-	fix := "Remove it, and remove the manifest when the run is over"
+	fix := "remove it, and remove the manifest when the run is over"
 }
 
 # METADATA
@@ -101,7 +101,7 @@ deny_jobset contains data.stowplan.lib.error("JOB004", text, fix, ["spec", "ttlS
 deny_jobset contains data.stowplan.lib.error("JOB005", text, fix, ["spec", "suspend"]) if {
 	data.stowplan.lib.has_key(data.stowplan.lib.spec, "suspend")
 	text := "spec.suspend is Kueue's field: the next sync would stop the job or start it unasked"
-	fix := "Remove suspend; use stopPolicy of the queue to hold jobs"
+	fix := "remove suspend; use stopPolicy of the queue to hold jobs"
 }
 
 # METADATA
@@ -119,7 +119,7 @@ deny_jobset contains data.stowplan.lib.error("JOB006", text, fix, ["metadata", "
 	some option in split(data.stowplan.lib.annotations[key], ",")
 	regex.match(`^\s*(Replace|Force)\s*=\s*true\s*$`, option)
 	text := sprintf("the sync option %s deletes the running job at a change", [trim_space(option)])
-	fix := "Remove the option; a changed run gets a new name"
+	fix := "remove the option; a changed run gets a new name"
 }
 
 # METADATA
@@ -138,7 +138,7 @@ deny_workload contains data.stowplan.lib.error("JOB007", text, fix, path) if {
 	not object.get(template.spec, "dnsPolicy", "ClusterFirst") in {"ClusterFirstWithHostNet", "None"}
 	path := spec_path(template, ["dnsPolicy"])
 	text := "hostNetwork without dnsPolicy ClusterFirstWithHostNet: cluster names do not resolve"
-	fix := "Write dnsPolicy: ClusterFirstWithHostNet"
+	fix := "write dnsPolicy: ClusterFirstWithHostNet"
 }
 
 # METADATA
@@ -157,7 +157,7 @@ deny_jobset contains data.stowplan.lib.error("JOB008", text, fix, path) if {
 	object.get(template.job, "completions", 0) != template.job.parallelism
 	path := job_path(template, ["completions"])
 	text := sprintf("%q runs %v pods at once but has completions %v", [template.name, template.job.parallelism, object.get(template.job, "completions", "left out")])
-	fix := sprintf("Write completions: %v", [template.job.parallelism])
+	fix := sprintf("write completions: %v", [template.job.parallelism])
 }
 
 accelerator_label := "cloud.google.com/gke-tpu-accelerator"
@@ -188,7 +188,7 @@ deny_workload contains data.stowplan.lib.error("JOB009", text, fix, path) if {
 	pods * per_pod != wanted
 	path := job_path(template, ["parallelism"])
 	text := sprintf("%v pods with %v chips each are %v, but a %s slice has %v", [pods, per_pod, pods * per_pod, topology, wanted])
-	fix := sprintf("Write parallelism and completions %v", [wanted / per_pod])
+	fix := sprintf("write parallelism and completions %v", [wanted / per_pod])
 }
 
 # METADATA
@@ -209,7 +209,7 @@ deny_workload contains data.stowplan.lib.error("JOB010", text, fix, path) if {
 	not data.stowplan.lib.labels["kueue.x-k8s.io/queue-name"]
 	path := spec_path(template, ["nodeSelector"])
 	text := sprintf("pods that request google.com/tpu must select %s", [concat(" and ", missing)])
-	fix := "Add the labels of the slice, such as tpu-v6e-slice and 4x4"
+	fix := "add the labels of the slice, such as tpu-v6e-slice and 4x4"
 }
 
 # METADATA
@@ -229,7 +229,7 @@ deny_workload contains data.stowplan.lib.error("JOB011", text, fix, path) if {
 	data.stowplan.lib.has_key(object.get(template.spec, "nodeSelector", {}), label)
 	path := spec_path(template, ["nodeSelector", label])
 	text := sprintf("%s is selected, but the pods request no google.com/tpu", [label])
-	fix := "Remove the selector, or request google.com/tpu"
+	fix := "remove the selector, or request google.com/tpu"
 }
 
 # METADATA
@@ -247,7 +247,7 @@ deny_workload contains data.stowplan.lib.error("JOB012", text, fix, path) if {
 	value in {"", null}
 	path := spec_path(template, ["nodeSelector", key])
 	text := sprintf("the node selector %s is empty: no node matches", [key])
-	fix := "Write the value or remove the key"
+	fix := "write the value or remove the key"
 }
 
 ambiguous := {"2x4"}
@@ -271,7 +271,7 @@ warn_workload contains data.stowplan.lib.warning("JOB013", text, fix, path) if {
 	not data.stowplan.lib.has_key(selector, "cloud.google.com/gke-nodepool")
 	path := spec_path(template, ["nodeSelector", topology_label])
 	text := "2x4 is one 8-chip host or two 4-chip hosts"
-	fix := "Also select node.kubernetes.io/instance-type"
+	fix := "also select node.kubernetes.io/instance-type"
 }
 
 # METADATA
@@ -291,7 +291,7 @@ deny_workload contains data.stowplan.lib.error("JOB014", text, fix, path) if {
 	not regex.match(`^[1-9][0-9]*x[1-9][0-9]*(x[1-9][0-9]*)?$`, topology)
 	path := spec_path(template, ["nodeSelector", topology_label])
 	text := sprintf("%q is no TPU topology", [topology])
-	fix := sprintf("Write it as 4x4 or 2x2x4 (%s)", [lower(topology)])
+	fix := sprintf("write it as 4x4 or 2x2x4 (%s)", [lower(topology)])
 }
 
 exclusive := "alpha.jobset.sigs.k8s.io/exclusive-topology"
@@ -320,7 +320,7 @@ warn_jobset contains data.stowplan.lib.warning("JOB015", text, fix, found.path) 
 	some found in exclusive_annotations
 	not found.value in known_topologies
 	text := sprintf("exclusive-topology %s is no label that GKE gives to nodes", [found.value])
-	fix := "Write cloud.google.com/gke-nodepool"
+	fix := "write cloud.google.com/gke-nodepool"
 }
 
 exclusive_annotations contains {"path": ["metadata", "annotations", exclusive], "value": value} if {
@@ -346,7 +346,7 @@ deny_jobset contains data.stowplan.lib.error("JOB016", text, fix, path) if {
 	data.stowplan.lib.has_key(data.stowplan.lib.labels, exclusive)
 	path := ["metadata", "labels", exclusive]
 	text := "exclusive-topology is an annotation; as a label it is ignored"
-	fix := "Move it to metadata.annotations"
+	fix := "move it to metadata.annotations"
 }
 
 deny_jobset contains data.stowplan.lib.error("JOB016", text, fix, path) if {
@@ -355,7 +355,7 @@ deny_jobset contains data.stowplan.lib.error("JOB016", text, fix, path) if {
 	data.stowplan.lib.has_key(object.get(template.template, ["metadata", field], {}), exclusive)
 	path := array.concat(template.path, ["metadata", field, exclusive])
 	text := "exclusive-topology on the pod template is ignored"
-	fix := "Move it to metadata.annotations of the JobSet"
+	fix := "move it to metadata.annotations of the JobSet"
 }
 
 # METADATA
@@ -376,7 +376,7 @@ warn_jobset contains data.stowplan.lib.note("JOB017", text, fix, template.path) 
 	)
 	count(missing) > 0
 	text := sprintf("a second apply of this JobSet is refused: the webhook fills in %s", [concat(" and ", missing)])
-	fix := sprintf("Write %s", [concat(" and ", missing)])
+	fix := sprintf("write %s", [concat(" and ", missing)])
 }
 
 # METADATA
@@ -396,7 +396,7 @@ warn_workload contains data.stowplan.lib.warning("JOB018", text, fix, path) if {
 	object.get(template.template, ["metadata", "annotations", key], "") != "false"
 	path := array.concat(template.path, ["metadata", "annotations", key])
 	text := "a job on queued-provisioning nodes without safe-to-evict false: its nodes may go under it"
-	fix := sprintf("Annotate the pod template: {%s: \"false\"}", [key])
+	fix := sprintf("annotate the pod template: {%s: \"false\"}", [key])
 }
 
 queued(template) if data.stowplan.lib.has_key(object.get(template.spec, "nodeSelector", {}), "cloud.google.com/gke-queued")

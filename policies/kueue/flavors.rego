@@ -31,7 +31,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE021", text, fix, path) if
 	meant := misspelled[name]
 	path := ["spec", "resourceGroups", g, "coveredResources", r]
 	text := sprintf("no pod requests a resource %q", [name])
-	fix := sprintf("Write %s", [meant])
+	fix := sprintf("write %s", [meant])
 }
 
 # METADATA
@@ -49,7 +49,7 @@ warn_resourceflavor contains data.stowplan.lib.warning("KUE022", text, fix, ["sp
 	some i, toleration in data.stowplan.lib.spec.tolerations
 	toleration.key == taint.key
 	text := sprintf("%s is both tainted and tolerated by the flavor: the two cancel out", [taint.key])
-	fix := "Remove the one that you do not mean"
+	fix := "remove the one that you do not mean"
 }
 
 # METADATA
@@ -67,7 +67,7 @@ warn_resourceflavor contains data.stowplan.lib.warning("KUE023", text, fix, ["sp
 	data.stowplan.lib.has_key(labels, "cloud.google.com/gke-tpu-accelerator")
 	not data.stowplan.lib.has_key(labels, "cloud.google.com/gke-tpu-topology")
 	text := "the flavor names the accelerator but no topology: jobs of every slice shape are admitted"
-	fix := "Add cloud.google.com/gke-tpu-topology"
+	fix := "add cloud.google.com/gke-tpu-topology"
 }
 
 # METADATA
@@ -85,7 +85,7 @@ warn_localqueue contains data.stowplan.lib.warning("KUE024", text, fix, ["metada
 	input.metadata.name == "default"
 	object.get(data.stowplan.lib.annotations, "stowplan.dev/catch-all", "") != "true"
 	text := "a LocalQueue called default captures every job of its namespace without a queue label"
-	fix := "Rename it, or annotate stowplan.dev/catch-all: \"true\""
+	fix := "rename it, or annotate stowplan.dev/catch-all: \"true\""
 }
 
 # METADATA
@@ -100,7 +100,7 @@ warn_localqueue contains data.stowplan.lib.warning("KUE024", text, fix, ["metada
 deny_localqueue contains data.stowplan.lib.error("KUE025", text, fix, ["spec", "clusterQueue"]) if {
 	object.get(data.stowplan.lib.spec, "clusterQueue", "") in {"", null}
 	text := "the LocalQueue names no ClusterQueue"
-	fix := "Add spec.clusterQueue"
+	fix := "add spec.clusterQueue"
 }
 
 # METADATA
@@ -121,5 +121,5 @@ warn_provisioningrequestconfig contains data.stowplan.lib.warning("KUE026", text
 	)
 	count(missing) > 0
 	text := sprintf("queued provisioning without %s", [concat(" and ", missing)])
-	fix := "Set them, such as maxRunDurationSeconds: \"86400\" and managedResources: [google.com/tpu]"
+	fix := "set them, such as maxRunDurationSeconds: \"86400\" and managedResources: [google.com/tpu]"
 }

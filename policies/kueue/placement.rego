@@ -59,7 +59,7 @@ deny_workload contains data.stowplan.lib.error("KUE001", text, fix, path) if {
 	value := data.stowplan.lib.annotations[key]
 	path := ["metadata", "annotations", key]
 	text := sprintf("%s is an annotation, which Kueue does not read: the job runs outside the quota", [key])
-	fix := sprintf("Move it to metadata.labels: {%s: %v}", [key, value])
+	fix := sprintf("move it to metadata.labels: {%s: %v}", [key, value])
 }
 
 # METADATA
@@ -77,7 +77,7 @@ deny_workload contains data.stowplan.lib.error("KUE002", text, fix, found.path) 
 	found.key in {queue_name, priority_class}
 	input.kind != "Deployment"
 	text := sprintf("%s on the pod template is ignored", [found.key])
-	fix := sprintf("Move it to metadata.labels of the %s: {%s: %v}", [input.kind, found.key, found.value])
+	fix := sprintf("move it to metadata.labels of the %s: {%s: %v}", [input.kind, found.key, found.value])
 }
 
 template_keys contains {"key": key, "value": value, "path": path} if {
@@ -114,7 +114,7 @@ warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, path) if {
 	not key in {queue_name, priority_class}
 	path := ["metadata", field, key]
 	text := sprintf("Kueue knows no %s %s", [trim_right(field, "s"), key])
-	fix := "Remove it, or correct the spelling"
+	fix := "remove it, or correct the spelling"
 }
 
 warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, found.path) if {
@@ -122,7 +122,7 @@ warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, found.path
 	not found.key in {queue_name, priority_class}
 	not found.key in template_annotations | job_labels
 	text := sprintf("Kueue knows no key %s on a template", [found.key])
-	fix := "Remove it, or correct the spelling"
+	fix := "remove it, or correct the spelling"
 }
 
 # METADATA
@@ -141,5 +141,5 @@ warn_jobset contains data.stowplan.lib.warning("KUE004", text, fix, ["metadata",
 	some template in data.stowplan.lib.templates
 	data.stowplan.lib.uses_accelerator(template)
 	text := "a job with accelerators and no queue label runs outside the quota"
-	fix := sprintf("Add metadata.labels: {%s: <a LocalQueue of its namespace>}", [queue_name])
+	fix := sprintf("add metadata.labels: {%s: <a LocalQueue of its namespace>}", [queue_name])
 }

@@ -42,7 +42,7 @@ covered(group) := {resource | some resource in group.coveredResources} | {quota.
 deny_clusterqueue contains data.stowplan.lib.error("KUE010", text, fix, ["spec", "namespaceSelector"]) if {
 	object.get(data.stowplan.lib.spec, "namespaceSelector", null) == null
 	text := "no namespaceSelector: the queue takes jobs of no namespace"
-	fix := "Write namespaceSelector: {} for all, or matchLabels: {kubernetes.io/metadata.name: <namespace>}"
+	fix := "write namespaceSelector: {} for all, or matchLabels: {kubernetes.io/metadata.name: <namespace>}"
 }
 
 # METADATA
@@ -59,7 +59,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE010", text, fix, ["spec",
 deny_clusterqueue contains data.stowplan.lib.error("KUE011", text, fix, ["spec", "preemption", "reclaimOutOfCohort"]) if {
 	data.stowplan.lib.has_key(preemption, "reclaimOutOfCohort")
 	text := "preemption.reclaimOutOfCohort does not exist: it is refused or dropped"
-	fix := "Write reclaimWithinCohort: LowerPriority or Any"
+	fix := "write reclaimWithinCohort: LowerPriority or Any"
 }
 
 # METADATA
@@ -79,7 +79,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE012", text, fix, path) if
 	object.get(found.quota, limit, null) != null
 	path := array.concat(found.path, [limit])
 	text := sprintf("%s without a cohort", [limit])
-	fix := sprintf("Add cohortName, or remove %s", [limit])
+	fix := sprintf("add cohortName, or remove %s", [limit])
 }
 
 # METADATA
@@ -99,7 +99,7 @@ deny_cohort contains data.stowplan.lib.error("KUE013", text, fix, path) if {
 	object.get(found.quota, limit, null) != null
 	path := array.concat(found.path, [limit])
 	text := sprintf("%s on a Cohort without parentName", [limit])
-	fix := sprintf("Add parentName, or remove %s", [limit])
+	fix := sprintf("add parentName, or remove %s", [limit])
 }
 
 # METADATA
@@ -118,7 +118,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE014", text, fix, path) if
 	borrowing_policy != "Never"
 	path := ["spec", "preemption", "borrowWithinCohort"]
 	text := "borrowWithinCohort with reclaimWithinCohort Never"
-	fix := "Write reclaimWithinCohort: LowerPriority or Any"
+	fix := "write reclaimWithinCohort: LowerPriority or Any"
 }
 
 # METADATA
@@ -136,7 +136,7 @@ warn_clusterqueue contains data.stowplan.lib.warning("KUE015", text, fix, path) 
 	reclaim != "Never"
 	path := ["spec", "preemption", "reclaimWithinCohort"]
 	text := sprintf("reclaimWithinCohort %s in a queue without a cohort does nothing", [reclaim])
-	fix := "Add cohortName, or remove it"
+	fix := "add cohortName, or remove it"
 }
 
 # METADATA
@@ -155,7 +155,7 @@ warn_clusterqueue contains data.stowplan.lib.note("KUE016", text, fix, ["spec", 
 	borrowing_policy == "Never"
 	borrows
 	text := "a job that has to borrow preempts nothing: borrowWithinCohort is Never"
-	fix := "Set borrowWithinCohort.policy: LowerPriority, or keep each job within the nominal quota"
+	fix := "set borrowWithinCohort.policy: LowerPriority, or keep each job within the nominal quota"
 }
 
 # A queue with a limit of 0 on everything never borrows.
@@ -179,7 +179,7 @@ warn_clusterqueue contains data.stowplan.lib.warning("KUE017", text, fix, ["spec
 	is_object(data.stowplan.lib.spec.fairSharing)
 	borrowing_policy != "Never"
 	text := "borrowWithinCohort has no effect under fair sharing"
-	fix := "Keep one of the two"
+	fix := "keep one of the two"
 }
 
 # METADATA
@@ -202,7 +202,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE018", text, fix, ["spec",
 	count(covered(second) & data.stowplan.lib.accelerators) == 0
 	count(covered(first) & {"cpu", "memory"}) == 0
 	text := sprintf("%s stand in another group than the accelerators: one pod gets two flavors", [concat(" and ", apart)])
-	fix := "Move them into the accelerator's group"
+	fix := "move them into the accelerator's group"
 }
 
 # METADATA
@@ -221,7 +221,7 @@ warn_clusterqueue contains data.stowplan.lib.note("KUE019", text, fix, ["spec", 
 	missing := {"cpu", "memory"} - all_covered
 	count(missing) > 0
 	text := sprintf("%s are not covered: a job that requests them is never admitted", [concat(" and ", missing)])
-	fix := "Cover them in the accelerator's group"
+	fix := "cover them in the accelerator's group"
 }
 
 # METADATA
@@ -241,7 +241,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE020", text, fix, path) if
 	fractional(value)
 	path := array.concat(found.path, [field])
 	text := sprintf("%s %v of %s is no whole number", [field, value, found.quota.name])
-	fix := "Write whole chips, a multiple of the chips of a node"
+	fix := "write whole chips, a multiple of the chips of a node"
 }
 
 fractional(value) if {

@@ -9,7 +9,7 @@ finding(severity, id, text, fix, path) := {
 	"text": text,
 	"fix": fix,
 	"path": path,
-	"msg": sprintf("%s: %s. %s", [id, text, fix]),
+	"msg": sprintf("%s: %s; %s", [id, text, fix]),
 }
 
 error(id, text, fix, path) := finding("error", id, text, fix, path)

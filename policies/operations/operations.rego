@@ -40,7 +40,7 @@ deny_any contains data.stowplan.lib.error("OPS001", text, fix, path) if {
 	some word in left_over(value)
 	not path[0] in {"data", "stringData", "status"}
 	text := sprintf("the placeholder %s is still there", [word])
-	fix := "Write the real value"
+	fix := "write the real value"
 }
 
 # One look at the whole text spares most objects the walk; some engines write < as \u003c.
@@ -82,14 +82,14 @@ warn_any contains data.stowplan.lib.warning("OPS002", text, fix, path) if {
 	data.stowplan.lib.has_key(input.metadata, field)
 	path := ["metadata", field]
 	text := sprintf("metadata.%s is the server's", [field])
-	fix := "Remove it"
+	fix := "remove it"
 }
 
 warn_any contains data.stowplan.lib.warning("OPS002", text, fix, ["status"]) if {
 	data.stowplan.lib.has_key(input, "status")
 	count(input.status) > 0
 	text := "status is the server's"
-	fix := "Remove it"
+	fix := "remove it"
 }
 
 # METADATA
@@ -112,7 +112,7 @@ warn_clusterqueue contains data.stowplan.lib.note("OPS003", text, fix, path) if 
 	short := canonical(value)
 	path := ["spec", "resourceGroups", g, "flavors", f, "resources", r, field]
 	text := sprintf("%s %s is not the canonical form", [field, value])
-	fix := sprintf("Write %q", [short])
+	fix := sprintf("write %q", [short])
 }
 
 canonical(value) := trim_suffix(value, "000m") if {
@@ -145,14 +145,14 @@ warn_any contains data.stowplan.lib.warning("OPS004", text, fix, ["waitForPodsRe
 	is_configuration
 	not data.stowplan.lib.has_key(input, "waitForPodsReady")
 	text := "waitForPodsReady is left to the default, which Kueue 0.19 turns on with 30 minutes"
-	fix := "Set timeout and recoveryTimeout above the time that a restart and a compile take"
+	fix := "set timeout and recoveryTimeout above the time that a restart and a compile take"
 }
 
 warn_any contains data.stowplan.lib.warning("OPS004", text, fix, ["manageJobsWithoutQueueName"]) if {
 	is_configuration
 	input.manageJobsWithoutQueueName == true
 	text := "manageJobsWithoutQueueName suspends every job without a queue label, for ever"
-	fix := "Make sure that each namespace has a LocalQueue called default, or write false"
+	fix := "make sure that each namespace has a LocalQueue called default, or write false"
 }
 
 is_configuration if {

@@ -18,7 +18,7 @@ deny_priorityclass contains data.stowplan.lib.error("PRI001", text, fix, ["value
 	input.value > highest_user_value
 	not startswith(input.metadata.name, "system-")
 	text := sprintf("the value %v is above 1000000000, which is reserved for the system", [data.stowplan.lib.number_text(input.value)])
-	fix := "Write a value of at most 1000000000"
+	fix := "write a value of at most 1000000000"
 }
 
 # METADATA
@@ -33,7 +33,7 @@ deny_priorityclass contains data.stowplan.lib.error("PRI001", text, fix, ["value
 deny_priorityclass contains data.stowplan.lib.error("PRI002", text, fix, ["metadata", "name"]) if {
 	startswith(input.metadata.name, "system-")
 	text := sprintf("the name %s is reserved for the system", [input.metadata.name])
-	fix := "Rename it"
+	fix := "rename it"
 }
 
 # METADATA
@@ -49,7 +49,7 @@ deny_priorityclass contains data.stowplan.lib.error("PRI002", text, fix, ["metad
 warn_priorityclass contains data.stowplan.lib.warning("PRI003", text, fix, ["globalDefault"]) if {
 	input.globalDefault == true
 	text := "globalDefault gives this priority to every pod without a class"
-	fix := "Write globalDefault: false"
+	fix := "write globalDefault: false"
 }
 
 # METADATA
@@ -69,7 +69,7 @@ warn_jobset contains data.stowplan.lib.note("PRI004", text, fix, path) if {
 	object.get(template.spec, "priorityClassName", "") == ""
 	path := array.concat(template.path, ["spec", "priorityClassName"])
 	text := "the job has a WorkloadPriorityClass but its pods have no PriorityClass: the scheduler cannot put it first after a node is lost"
-	fix := "Set priorityClassName in the pod template"
+	fix := "set priorityClassName in the pod template"
 }
 
 warn_jobset contains data.stowplan.lib.note("PRI004", text, fix, ["metadata", "labels"]) if {
@@ -79,5 +79,5 @@ warn_jobset contains data.stowplan.lib.note("PRI004", text, fix, ["metadata", "l
 	data.stowplan.lib.uses_accelerator(template)
 	object.get(template.spec, "priorityClassName", "") != ""
 	text := "the pods have a PriorityClass but the job has no WorkloadPriorityClass: Kueue uses the pods' value, and a change of it never reaches a waiting job"
-	fix := "Add the label kueue.x-k8s.io/priority-class"
+	fix := "add the label kueue.x-k8s.io/priority-class"
 }

@@ -17,7 +17,7 @@ deny_workload contains data.stowplan.lib.error("SEC001", text, fix, path) if {
 	found.container.securityContext.privileged == true
 	path := array.concat(found.path, ["securityContext", "privileged"])
 	text := sprintf("container %q is privileged", [object.get(found.container, "name", "")])
-	fix := "Remove privileged: true"
+	fix := "remove privileged: true"
 }
 
 # METADATA
@@ -35,7 +35,7 @@ warn_workload contains data.stowplan.lib.warning("SEC002", text, fix, path) if {
 	data.stowplan.lib.has_key(volume, "hostPath")
 	path := array.concat(template.path, ["spec", "volumes", i, "hostPath"])
 	text := sprintf("volume %q mounts %v of the node", [object.get(volume, "name", ""), object.get(volume.hostPath, "path", "a path")])
-	fix := "Use the checkpoint volume, an emptyDir or a CSI volume"
+	fix := "use the checkpoint volume, an emptyDir or a CSI volume"
 }
 
 # METADATA
@@ -55,7 +55,7 @@ warn_workload contains data.stowplan.lib.warning("SEC003", text, fix, path) if {
 	not contains(image, "<")
 	path := array.concat(found.path, ["image"])
 	text := sprintf("image %s is not pinned: a restart may run other code", [image])
-	fix := "Write a version tag or a digest"
+	fix := "write a version tag or a digest"
 }
 
 unpinned(image) if endswith(image, ":latest")
@@ -84,7 +84,7 @@ warn_workload contains data.stowplan.lib.warning("SEC004", text, fix, path) if {
 	count(object.get(resources, "requests", {})) == 0
 	path := array.concat(found.path, ["resources"])
 	text := sprintf("container %q states no resources", [object.get(found.container, "name", "")])
-	fix := "Set limits, at least of the accelerator or of memory"
+	fix := "set limits, at least of the accelerator or of memory"
 }
 
 secret_name := `(?i)(^|_)(password|passwd|secret|token|api_?key|access_?key|private_?key|credentials?)$`
@@ -107,7 +107,7 @@ deny_workload contains data.stowplan.lib.error("SEC005", text, fix, path) if {
 	not contains(variable.value, "/")
 	path := array.concat(found.path, ["env", i])
 	text := sprintf("the environment variable %s carries its value in plain text", [variable.name])
-	fix := "Use valueFrom.secretKeyRef"
+	fix := "use valueFrom.secretKeyRef"
 }
 
 # METADATA
@@ -127,7 +127,7 @@ deny_any contains data.stowplan.lib.error("SEC007", text, fix, [field, key]) if 
 	value != ""
 	not startswith(value, "?{")
 	text := sprintf("the Secret carries %s.%s in plain text or base64, which hides nothing", [field, key])
-	fix := "Keep it in a secret store and commit a reference only"
+	fix := "keep it in a secret store and commit a reference only"
 }
 
 # METADATA
@@ -145,5 +145,5 @@ deny_workload contains data.stowplan.lib.error("SEC006", text, fix, path) if {
 	template.spec[field] == true
 	path := array.concat(template.path, ["spec", field])
 	text := sprintf("%s opens the node's processes to the pod", [field])
-	fix := sprintf("Remove %s", [field])
+	fix := sprintf("remove %s", [field])
 }

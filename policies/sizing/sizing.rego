@@ -52,7 +52,7 @@ at_least(kind) := gib(data.stowplan.lib.threshold(factors[kind]) * checkpoint)
 #   reference: GKE documentation, multi-tier checkpointing, IN_MEMORY_VOLUME_SIZE
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ001", text, fix, size_path) if {
 	text := too_small("tpu")
-	fix := sprintf("Write at least %s", [at_least("tpu")])
+	fix := sprintf("write at least %s", [at_least("tpu")])
 }
 
 # METADATA
@@ -67,7 +67,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ001", text, fi
 #   reference: GKE documentation, multi-tier checkpointing, IN_MEMORY_VOLUME_SIZE
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ002", text, fix, size_path) if {
 	text := too_small("gpu")
-	fix := sprintf("Write at least %s", [at_least("gpu")])
+	fix := sprintf("write at least %s", [at_least("gpu")])
 }
 
 # METADATA
@@ -90,7 +90,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ003", text, fi
 		data.stowplan.lib.fact("pod-memory"),
 		data.stowplan.lib.fact("node-allocatable-memory"),
 	])
-	fix := sprintf("Let the two add up to at most %s", [data.stowplan.lib.fact("node-allocatable-memory")])
+	fix := sprintf("let the two add up to at most %s", [data.stowplan.lib.fact("node-allocatable-memory")])
 }
 
 # METADATA
@@ -105,7 +105,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ003", text, fi
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ004", text, fix, size_path) if {
 	regex.match(`^[0-9]+$`, size)
 	text := sprintf("inMemoryVolumeSize %q has no unit: that is bytes", [size])
-	fix := sprintf("Write %sGi", [size])
+	fix := sprintf("write %sGi", [size])
 }
 
 # METADATA
@@ -125,7 +125,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ005", text, fi
 	not regex.match(`^[0-9]+$`, size)
 	not placeholder
 	text := sprintf("inMemoryVolumeSize %q is not a whole number of Mi, Gi or Ti", [size])
-	fix := sprintf("Write %s", [meant])
+	fix := sprintf("write %s", [meant])
 }
 
 placeholder if regex.match(`^[A-Z][A-Z_]*_[A-Z_]+$`, size)
@@ -152,7 +152,7 @@ meant := sprintf("%s%si", [number, upper(substring(unit, 0, 1))]) if {
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ006", text, fix, size_path) if {
 	object.get(data.stowplan.lib.spec, "inMemoryVolumeSize", "") in {"", null}
 	text := "inMemoryVolumeSize is missing: no driver is installed"
-	fix := "Add inMemoryVolumeSize: 2.2 (TPU) or 6.6 (GPU) times one node's checkpoint"
+	fix := "add inMemoryVolumeSize: 2.2 (TPU) or 6.6 (GPU) times one node's checkpoint"
 }
 
 # METADATA
@@ -170,7 +170,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ006", text, fi
 warn_checkpointconfiguration contains data.stowplan.lib.note("SIZ007", text, fix, size_path) if {
 	not judged
 	text := "whether the RAM disk is large enough was not judged: the checkpoint's size is unknown"
-	fix := "Annotate stowplan.dev/local-checkpoint-size (one node's share) and stowplan.dev/accelerator"
+	fix := "annotate stowplan.dev/local-checkpoint-size (one node's share) and stowplan.dev/accelerator"
 }
 
 judged if {
@@ -196,5 +196,5 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ008", text, fi
 		memory,
 		instance_type,
 	])
-	fix := "Leave memory for the job: lower the size or choose a larger machine"
+	fix := "leave memory for the job: lower the size or choose a larger machine"
 }

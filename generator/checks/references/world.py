@@ -169,8 +169,13 @@ class World:
         return [(s, pod_sets(s)) for kind in WORKLOADS for s in self.all(kind)]
 
     def queue_of(self, workload: Subject) -> Subject | None:
-        """The ClusterQueue that a workload's label leads to, if both queues are known."""
-        local = self.find("LocalQueue", str(workload.labels.get(QUEUE_NAME)), _namespace(workload))
+        """The ClusterQueue that a workload is meant for, if both queues are known.
+
+        A queue named by annotation is not read by Kueue, which a rule of its own says; the other
+        checks still judge the job against the queue that its author had in mind.
+        """
+        name = workload.labels.get(QUEUE_NAME) or workload.annotations.get(QUEUE_NAME)
+        local = self.find("LocalQueue", str(name), _namespace(workload))
         return self.find("ClusterQueue", str(local.spec.get("clusterQueue"))) if local else None
 
     def missing(
