@@ -183,6 +183,13 @@ def check_cluster(
     )
 
 
+def _api_versions(facts: Mapping[str, Any] | None) -> set[Any]:
+    """API versions that a cluster states as its choice; their deprecation is known there."""
+    spec = (facts or {}).get("spec")
+    stated = spec.get("apiVersions") if isinstance(spec, Mapping) else None
+    return set(stated.values()) if isinstance(stated, Mapping) else set()
+
+
 def combine(
     judged: Sequence[Judged],
     *,
@@ -203,6 +210,12 @@ def combine(
     pairs += [
         (originals[id(subject)], finding)
         for subject, finding in check_references(readable, facts, complete=complete)
+    ]
+    asked_for = _api_versions(facts)
+    pairs = [
+        (subject, finding)
+        for subject, finding in pairs
+        if finding.rule != "SCH009" or subject.body.get("apiVersion") not in asked_for
     ]
     return [
         (
