@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from generator.cli.terminal import colour_wanted, print_findings
@@ -165,10 +165,3 @@ def _print(text: str) -> None:
 def _complain(message: str, fix: str) -> None:
     tail = f"\n  fix: {fix}" if fix else ""
     print(f"stowplan diff: {message}{tail}", file=sys.stderr)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command alone, without the other sub-commands."""
-    parser = argparse.ArgumentParser(prog="stowplan diff")
-    add_arguments(parser)
-    return run(parser.parse_args(arguments))

@@ -82,7 +82,7 @@ def _checkpointing(
     """RAM disk against local checkpoint and node memory; nodes whose RAM disks are touched."""
     lines = [line for line in (_disk_ratio(old, new), _memory_share(old, new)) if line]
     if verb is Verb.CHANGE:
-        lines = [line for line in lines if line.old != line.new]
+        return Numbers(tuple(line for line in lines if line.old != line.new))
     pools = _pools_of(old, base) or (_pools_of(new, head) if verb is Verb.ADD else ())
     if not pools:
         return Numbers(tuple(lines))
