@@ -214,11 +214,13 @@ def _field(group: Group, change: Change, field: FieldChange, width: int, paint: 
             return [f"      {path:<{width}}", *shown, *more]
     line = f"      {path:<{width}}   {transition(field.old, field.new, field.op)}"
     if len(line) > MAX_WIDTH and field.op == "change":
-        lines = [
-            f"      {path}",
-            paint(f"        - {one_line(field.old)}", "31"),
-            paint(f"        + {one_line(field.new)}", "32"),
-        ]
+        lines = [f"      {path}"]
+        values = transition(field.old, field.new, field.op)
+        if len(values) <= MAX_WIDTH // 2:
+            lines.append(f"        {values}")
+        else:
+            lines.append(paint(f"        - {one_line(field.old)}", "31"))
+            lines.append(paint(f"        + {one_line(field.new)}", "32"))
         return lines + [paint(f"        {note}", _DIM) for note in notes]
     room = MAX_WIDTH - len(line) - 3
     tail = notes.pop(0) if notes and len(notes[0]) <= room else ""

@@ -234,7 +234,7 @@ def _same_items(path: str, field: FieldChange) -> bool:
     """Whether the list entries that a number names are those of the field's path."""
     names = [part.split("]")[0] for part in path.split("[")[1:]]
     keys = [part.key for part in field.path if not isinstance(part, str)]
-    return all(name in keys for name in names)
+    return keys[len(keys) - len(names) :] == names
 
 
 def derived_apart(group: Group, fields: Iterable[FieldChange]) -> list[str]:
