@@ -17,11 +17,10 @@ from generator.diff.model import (
     Verb,
     show_path,
 )
+from generator.diff.render.numbers import numbers_apart, numbers_beside
 from generator.diff.render.values import (
     asides,
     change_title,
-    derived_apart,
-    derived_for,
     following_text,
     group_scope,
     group_title,
@@ -146,7 +145,7 @@ def _group(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
         out.append(paint(f"      first: {change_title(first)} ({first.resource.cluster})", _DIM))
     out += _fields(group, paint, unfold=unfold)
     shown, _ = shown_fields(first)
-    out += [f"      {line}" for line in derived_apart(group, shown)]
+    out += [f"      {line}" for line in numbers_apart(group, shown)]
     out += [f"      {_label(group)}: {why}" for why in first.why[:3] if why]
     for remedy in dict.fromkeys(
         field.immutable.remedy
@@ -195,7 +194,7 @@ def _field(group: Group, change: Change, field: FieldChange, width: int, paint: 
             code = {"+": "32", "-": "31"}.get(line[0], _DIM)
             lines.append(paint(f"        {line}", code))
         return lines
-    notes = derived_for(change, field)
+    notes = numbers_beside(group, field)
     if field.immutable and field.impact is not Impact.BLOCKED:
         notes.append(f"immutable ({field.immutable.rule})")
     elif IMPACT_RANK[field.impact] > IMPACT_RANK[change.impact] and field.impact in (
