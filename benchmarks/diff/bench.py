@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from generator.cli.diff import main
+from generator.cli.main import main
 from tests.generator.diff import fleet
 
 MARK = "<!-- figures -->"
@@ -66,7 +66,7 @@ def timed(runs: int, *arguments: str) -> tuple[list[float], str]:
 def run_alone(arguments: list[str]) -> int:
     folder, *rest = arguments
     os.chdir(folder)
-    return main(rest)
+    return main(["diff", *rest])
 
 
 def measure(clusters: int, runs: int) -> list[str]:

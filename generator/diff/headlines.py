@@ -33,7 +33,8 @@ def headlines(changes: Iterable[Change]) -> tuple[tuple[Impact, str], ...]:
         if members:
             lines.append((impact, sentence(members)))
     lines += [(Impact.LIVE, text) for text in _exceeded(every)]
-    return tuple(lines + [(Impact.NONE, visible(text)) for text in _waivers(every)])
+    notes = [*_old_drivers(every), *_waivers(every)]
+    return tuple(lines + [(Impact.NONE, visible(text)) for text in notes])
 
 
 def _exceeded(changes: list[Change]) -> list[str]:
@@ -139,6 +140,27 @@ def _restarts(changes: list[Change]) -> str:
 def _unknown(changes: list[Change]) -> str:
     names = _some(change.resource.title for change in changes)
     return f"No rule says what {_count(len(changes), 'change')} would do; read them: {names}."
+
+
+def _old_drivers(changes: list[Change]) -> list[str]:
+    """A new GKE version upgrades the nodes, not the checkpointing drivers on them.
+
+    Source: the multi-tier checkpointing guide of GKE, "Upgrade the cluster": the driver's DaemonSet
+    stays as it is until the CheckpointConfiguration is created anew.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        if change.resource.kind != "CheckpointConfiguration" or change.verb is not Verb.CHANGE:
+            continue
+        for field in change.fields:
+            if plain_path(field.path)[2:] == ("stowplan.dev/gke-version",):
+                versions = (str(field.old), str(field.new))
+                found.setdefault(versions, []).append(change.resource.cluster)
+    return [
+        f"GKE goes from {old} to {new} on {_some(clusters)}, but checkpointing drivers are not "
+        "upgraded with it: bump driverEpoch before or after (that empties the RAM disks)."
+        for (old, new), clusters in found.items()
+    ]
 
 
 def _waivers(changes: list[Change]) -> list[str]:

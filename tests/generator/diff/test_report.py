@@ -240,6 +240,41 @@ def test_a_waiver_is_a_headline(compare_trees: Compare) -> None:
     )
 
 
+def test_a_new_driver_epoch_replaces_and_empties(compare_trees: Compare) -> None:
+    """The upgrade of a cluster: nothing but the epoch changes, so the name does."""
+    body = fleet.checkpointing("a09ef321")
+    body["metadata"]["annotations"]["stowplan.dev/driver-epoch"] = "2"
+    old = {"a": fleet.cluster("a", fleet.checkpointing())}
+    report = compare_trees(old, {"a": fleet.cluster("a", body)})
+    (change,) = report.changes
+    assert (change.verb, change.impact) == (Verb.REPLACE, Impact.RAMDISK_LOSS)
+    assert [show_path(f.path) for f in change.fields] == [
+        "metadata.annotations[stowplan.dev/driver-epoch]"
+    ]
+    assert "16 nodes (64 chips) of a will be emptied" in report.headlines[0][1]
+
+
+def test_a_new_gke_version_without_a_new_epoch_is_said(compare_trees: Compare) -> None:
+    def tree(version: str) -> Trees:
+        body = fleet.checkpointing()
+        body["metadata"]["annotations"]["stowplan.dev/gke-version"] = version
+        return {"a": fleet.cluster("a", body)}
+
+    report = compare_trees(tree("1.33.4-gke.1"), tree("1.33.5-gke.2"))
+    assert report.changes[0].impact is Impact.COSMETIC
+    ((_, text),) = report.headlines
+    assert text.startswith("GKE goes from 1.33.4-gke.1 to 1.33.5-gke.2 on a")
+    assert "driverEpoch" in text
+
+
+def test_more_nodes_are_counted(compare_trees: Compare) -> None:
+    new = fleets("a")
+    new["a"]["cluster.yaml"]["spec"]["nodePools"][0]["nodes"] = 32
+    (change,) = compare_trees(fleets("a"), new).changes
+    assert change.impact is Impact.NONE
+    assert [line.text for line in change.derived] == ["16 → 32 nodes, 64 → 128 chips in all pools"]
+
+
 @pytest.mark.parametrize(
     ("name", "stem"),
     [
