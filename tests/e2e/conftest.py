@@ -1,0 +1,95 @@
+"""Fixtures of the tests that need a control plane; they start only when such a test runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .controlplane import build
+from .controlplane.plane import KUBECONFIG_VARIABLE, Cluster, existing, plane
+from .controlplane.processes import ProcessError
+from .fleets import ROOT
+
+OUTPUT = ROOT / ".stowplan" / "e2e"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Building and starting take longer than a unit test may."""
+    for item in items:
+        if item.get_closest_marker("e2e") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def existing_kubeconfig() -> Path | None:
+    """The kubeconfig of a cluster to use instead of a plane of our own."""
+    named = os.environ.get(KUBECONFIG_VARIABLE)
+    if not named:
+        return None
+    path = Path(named)
+    if not path.is_file():
+        pytest.fail(f"{KUBECONFIG_VARIABLE} names no file: {named}", pytrace=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def report(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Print past pytest's capture: a person waits for what takes minutes."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def write(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{line}", end="", flush=True)
+
+    return write
+
+
+class Planes:
+    """Control planes by version and settings, one alive at a time."""
+
+    def __init__(self, kubeconfig: Path | None, report: Callable[[str], None]) -> None:
+        self._kubeconfig = kubeconfig
+        self._report = report
+        self._running = ExitStack()
+
+    def fresh(self, kueue: str, jobset: str, **settings: Any) -> Cluster:
+        """A new, empty plane; the previous one is stopped.
+
+        On an existing cluster there is no such thing, and the test is skipped.
+        """
+        if self._kubeconfig is not None:
+            pytest.skip(f"needs an empty cluster of its own, {KUBECONFIG_VARIABLE} names another")
+        return self._enter(plane(kueue, jobset, settings, self._report, OUTPUT / "logs"))
+
+    def for_validation(self, kueue: str, jobset: str) -> Cluster:
+        """A plane with these versions, or the existing cluster, to ask for verdicts."""
+        if self._kubeconfig is not None:
+            return self._enter(existing(self._kubeconfig))
+        return self.fresh(kueue, jobset)
+
+    def stop(self) -> None:
+        self._running.close()
+
+    def _enter(self, context: Any) -> Cluster:
+        self.stop()
+        try:
+            cluster: Cluster = self._running.enter_context(context)
+        except (build.BuildError, ProcessError) as error:
+            pytest.fail(str(error), pytrace=False)
+        return cluster
+
+
+@pytest.fixture(scope="session")
+def planes(
+    existing_kubeconfig: Path | None, report: Callable[[str], None]
+) -> Iterator[Planes]:
+    holder = Planes(existing_kubeconfig, report)
+    try:
+        yield holder
+    finally:
+        holder.stop()
