@@ -10,12 +10,24 @@ from typing import Any
 
 import pytest
 
-from .controlplane import build
+from .controlplane import build, versions
 from .controlplane.plane import KUBECONFIG_VARIABLE, Cluster, existing, plane
 from .controlplane.processes import ProcessError
 from .fleets import ROOT
+from .page import load, render, save
+from .scenario import Scenario, play
 
 OUTPUT = ROOT / ".stowplan" / "e2e"
+TIMELINES = OUTPUT / "timelines"
+PAGE = OUTPUT / "scenarios.html"
+
+#: Scenarios play on the newest pinned versions.
+SCENARIO_KUEUE = "v0.19.2"
+SCENARIO_JOBSET = "v0.12.0"
+
+#: Waiting for pods to be ready is on by default from Kueue 0.19, with half an hour; scenarios
+#: that are not about it say nothing else.
+Stage = Callable[..., Scenario]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -85,11 +97,39 @@ class Planes:
 
 
 @pytest.fixture(scope="session")
-def planes(
-    existing_kubeconfig: Path | None, report: Callable[[str], None]
-) -> Iterator[Planes]:
+def planes(existing_kubeconfig: Path | None, report: Callable[[str], None]) -> Iterator[Planes]:
     holder = Planes(existing_kubeconfig, report)
     try:
         yield holder
     finally:
         holder.stop()
+
+
+@pytest.fixture
+def stage(planes: Planes) -> Iterator[Stage]:
+    """Start a scenario on a fresh plane: ``stage(title, story, **kueue_settings)``.
+
+    Its time line is kept whether the test passes or not.
+    """
+    with ExitStack() as played:
+
+        def start(title: str, story: str, **settings: Any) -> Scenario:
+            cluster = planes.fresh(SCENARIO_KUEUE, SCENARIO_JOBSET, **settings)
+            scenario = played.enter_context(play(cluster, title, story))
+            recorder = scenario.recorder
+            finished.callback(lambda: save(recorder.timeline, TIMELINES))
+            return scenario
+
+        with ExitStack() as finished:
+            yield start
+            played.close()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Make one page of all recorded scenarios."""
+    recorded = sorted(TIMELINES.glob("*.json"))
+    if recorded and any(item.get_closest_marker("e2e") for item in session.items):
+        parts = (
+            f"Kubernetes {versions.KUBERNETES}, Kueue {SCENARIO_KUEUE}, JobSet {SCENARIO_JOBSET}."
+        )
+        PAGE.write_text(render((load(path) for path in recorded), parts))

@@ -12,8 +12,8 @@ from .conftest import Planes
 from .controlplane.client import Manifest, read_manifest
 from .controlplane.kwok import add_pool, ready_nodes
 from .controlplane.plane import Cluster
-from .fleets import DOCUMENT_FLEETS, CompiledCluster, example_clusters
 from .fleet_nodes import pools_for
+from .fleets import DOCUMENT_FLEETS, CompiledCluster, example_clusters
 
 pytestmark = pytest.mark.e2e
 
@@ -57,9 +57,7 @@ def test_every_file_passes_a_strict_server_side_dry_run(
     assert not warned, "\n".join(warned)
 
 
-def test_a_second_server_side_apply_changes_nothing(
-    fleet: CompiledCluster, planes: Planes
-) -> None:
+def test_a_second_server_side_apply_changes_nothing(fleet: CompiledCluster, planes: Planes) -> None:
     cluster = running_fleet(fleet, planes, client_side=False)
     drifted = []
     for path in fleet.files():
@@ -70,9 +68,7 @@ def test_a_second_server_side_apply_changes_nothing(
     assert not drifted, "\n".join(drifted)
 
 
-def test_a_second_client_side_apply_changes_nothing(
-    fleet: CompiledCluster, planes: Planes
-) -> None:
+def test_a_second_client_side_apply_changes_nothing(fleet: CompiledCluster, planes: Planes) -> None:
     cluster = running_fleet(fleet, planes, client_side=True)
     drifted = []
     for path in fleet.files():
@@ -88,9 +84,7 @@ def test_a_second_client_side_apply_changes_nothing(
     assert not drifted, "\n".join(drifted)
 
 
-def refusal_of_client_side_apply(
-    cluster: Cluster, manifest: Manifest, path: str
-) -> Iterator[str]:
+def refusal_of_client_side_apply(cluster: Cluster, manifest: Manifest, path: str) -> Iterator[str]:
     """What is not as it should be when a running JobSet is applied client-side once more.
 
     kubectl's merge patch replaces the list of replicated jobs as a whole and so drops the labels

@@ -58,13 +58,14 @@ class Timeline:
     spans: list[Span] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     duration: float = 0.0
+    story: str = ""
 
 
 class Recorder:
     """Watches a cluster in the background; a context manager around a scenario."""
 
-    def __init__(self, client: Client, title: str) -> None:
-        self.timeline = Timeline(title)
+    def __init__(self, client: Client, title: str, story: str = "") -> None:
+        self.timeline = Timeline(title, story=story)
         self._client = client
         self._started = time.monotonic()
         self._lock = threading.Lock()

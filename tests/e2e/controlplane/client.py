@@ -115,9 +115,7 @@ class Client:
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Manifest:
         return self.request("GET", self._path(api_version, kind, namespace, name)).body
 
-    def find(
-        self, api_version: str, kind: str, name: str, namespace: str = ""
-    ) -> Manifest | None:
+    def find(self, api_version: str, kind: str, name: str, namespace: str = "") -> Manifest | None:
         """The object, or None when there is none."""
         try:
             return self.get(api_version, kind, name, namespace)
@@ -138,7 +136,12 @@ class Client:
         return self.request("POST", path, json.dumps(manifest).encode())
 
     def delete(
-        self, api_version: str, kind: str, name: str, namespace: str = "", grace_s: int | None = None
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str = "",
+        grace_s: int | None = None,
     ) -> None:
         """Ask for deletion in the background; an absent object is no error."""
         query = {"propagationPolicy": "Background"}

@@ -28,7 +28,9 @@ class InstallError(Exception):
     """Definitions of a product could not be read from its module."""
 
 
-def definitions(module: str, version: str, url: str, authority: Path, kubectl: Path) -> list[Manifest]:
+def definitions(
+    module: str, version: str, url: str, authority: Path, kubectl: Path
+) -> list[Manifest]:
     """The product's CRDs; conversion webhooks point at ``url``."""
     return [
         _redirect(manifest, url, authority)
@@ -96,4 +98,3 @@ def _redirect(manifest: Manifest, url: str, authority: Path) -> Manifest:
 
     redirected: Manifest = rewrite(manifest)
     return redirected
-

@@ -172,7 +172,9 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
             try:
                 client.request("GET", "/version")
             except ApiError as error:
-                raise ProcessError(f"the cluster of {kubeconfig} does not answer: {error}") from None
+                raise ProcessError(
+                    f"the cluster of {kubeconfig} does not answer: {error}"
+                ) from None
             yield Cluster(client, kubectl, "", "", False, processes)
         finally:
             processes.stop()

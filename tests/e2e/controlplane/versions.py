@@ -95,9 +95,7 @@ KUEUE_METRICS_CERTS = "metrics-certs"
 
 def kueue(version: str) -> GoProgram:
     edit = ("cmd/kueue/main.go", '"/etc/kueue/metrics/certs"', f'"{KUEUE_METRICS_CERTS}"')
-    return GoProgram(
-        "kueue", "sigs.k8s.io/kueue", version, "./cmd/kueue", minutes=3, edits=(edit,)
-    )
+    return GoProgram("kueue", "sigs.k8s.io/kueue", version, "./cmd/kueue", minutes=3, edits=(edit,))
 
 
 def argo_cd() -> GoProgram:
