@@ -60,14 +60,14 @@ class Scenario:
 
     def cordon_pool(self, pool: str) -> None:
         """Close what is left of a pool to new pods."""
-        for node in self.client.list("v1", "Node", selector=f"{POOL_LABEL}={pool}"):
+        for node in self.client.items("v1", "Node", selector=f"{POOL_LABEL}={pool}"):
             name = node["metadata"]["name"]
             self.client.merge("v1", "Node", name, {"spec": {"unschedulable": True}})
         self.recorder.mark(f"cordoned: {pool}")
 
     def pods(self, jobset: str, namespace: str = "default") -> list[PlacedPod]:
         """The pods of a JobSet, those being deleted included."""
-        found = self.client.list("v1", "Pod", namespace, f"{JOBSET_LABEL}={jobset}")
+        found = self.client.items("v1", "Pod", namespace, f"{JOBSET_LABEL}={jobset}")
         return [self._placed(pod) for pod in found]
 
     def running(self, jobset: str) -> list[PlacedPod]:
@@ -113,7 +113,7 @@ class Scenario:
 
     def workload(self, jobset: str) -> Manifest:
         """The Workload that Kueue keeps for a JobSet."""
-        for workload in self.client.list(KUEUE_API, "Workload"):
+        for workload in self.client.items(KUEUE_API, "Workload"):
             owners = workload["metadata"].get("ownerReferences", [])
             if any(owner["name"] == jobset for owner in owners):
                 return workload
@@ -129,7 +129,7 @@ class Scenario:
         """All pods and workloads as lines of text."""
         lines = []
         for pod in sorted(
-            self.client.list("v1", "Pod"), key=lambda item: str(item["metadata"]["name"])
+            self.client.items("v1", "Pod"), key=lambda item: str(item["metadata"]["name"])
         ):
             placed = self._placed(pod)
             reason = next(
@@ -141,7 +141,7 @@ class Scenario:
                 "",
             )
             lines.append(f"{placed.name}: {placed.state} on {placed.node or '-'} {reason}")
-        for workload in self.client.list(KUEUE_API, "Workload"):
+        for workload in self.client.items(KUEUE_API, "Workload"):
             state, reason = workload_state(workload)
             lines.append(f"{workload['metadata']['name']}: {state} {reason}")
         return "\n".join(lines)

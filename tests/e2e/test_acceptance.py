@@ -151,7 +151,7 @@ def settle(cluster: Cluster) -> None:
         return [
             item["metadata"]["resourceVersion"]
             for kind in kinds
-            for item in cluster.client.list(*kind)
+            for item in cluster.client.items(*kind)
         ]
 
     deadline = time.monotonic() + 60

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from .conftest import Stage
@@ -136,7 +138,7 @@ def test_kueue_places_each_slice_in_one_pool(stage: Stage) -> None:
 
 def wait_running(scene: Scenario, *jobsets: str, pods: int = SLICE_PODS) -> None:
     for name in jobsets:
-        scene.wait(lambda name=name: scene.all_running(name, pods), 90, f"{name} runs")
+        scene.wait(partial(scene.all_running, name, pods), 90, f"{name} runs")
 
 
 def pending_for_quota(scene: Scenario, jobset: str) -> bool:
@@ -162,7 +164,7 @@ def why_pending(scene: Scenario, jobset: str) -> str:
 def preempted(scene: Scenario, jobset: str) -> str:
     """The reason of a workload's preemption."""
     conditions = scene.workload(jobset)["status"]["conditions"]
-    return next(c["reason"] for c in conditions if c["type"] == "Preempted")
+    return next(str(c["reason"]) for c in conditions if c["type"] == "Preempted")
 
 
 def slices_of(scene: Scenario, team: str) -> int:

@@ -1,8 +1,8 @@
 """Build the parts of the control plane from Go modules into a cache outside the tree.
 
-A binary is keyed by program, module version, linker flags and source edits; what is there is used as it is,
-so a second run builds nothing. Modules come through the Go client's own proxy and checksum
-settings; nothing else is downloaded.
+A binary is keyed by program, module version, linker flags and source edits; what is there is
+used as it is, so a second run builds nothing. Modules come through the Go client's own proxy and
+checksum settings; nothing else is downloaded.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Client:
                 return None
             raise
 
-    def list(
+    def items(
         self, api_version: str, kind: str, namespace: str = "", selector: str = ""
     ) -> list[Manifest]:
         query = {"labelSelector": selector} if selector else None

@@ -64,7 +64,7 @@ def established(client: Client) -> bool:
             condition["type"] == "Established" and condition["status"] == "True"
             for condition in (definition.get("status") or {}).get("conditions") or []
         )
-        for definition in client.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        for definition in client.items("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     )
 
 

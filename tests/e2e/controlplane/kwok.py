@@ -108,7 +108,7 @@ def remove_node(client: Client, name: str) -> None:
 def ready_nodes(client: Client) -> set[str]:
     """Names of nodes that report Ready and are free of the not-ready taint."""
     ready = set()
-    for node in client.list("v1", "Node"):
+    for node in client.items("v1", "Node"):
         conditions = node.get("status", {}).get("conditions", [])
         taints = node["spec"].get("taints", [])
         if any(c["type"] == "Ready" and c["status"] == "True" for c in conditions) and not any(

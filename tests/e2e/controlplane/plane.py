@@ -16,7 +16,7 @@ from typing import Any
 
 from . import build, certs, crds, kwok, parts, versions
 from .client import ApiError, Client
-from .processes import ProcessError, Processes
+from .processes import Part, ProcessError, Processes
 
 _USERS = ("admin", "controller-manager", "scheduler", "jobset", "kueue", "kwok")
 
@@ -166,7 +166,7 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
             f"--unix-socket={address}",
         ]
         environment = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
-        part = parts.Part("kubectl-proxy", command, address.exists, environment)
+        part = Part("kubectl-proxy", command, address.exists, environment)
         try:
             processes.start(part)
             try:
