@@ -1,0 +1,282 @@
+"""Faults between the sections of one inventory: names that do not exist, sums that do not fit.
+
+Each check takes the typed parameters (and the resolved fleet, as far as it resolves) and yields
+problems by path; places are looked up later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+
+from generator.fleet import (
+    Fleet,
+    Pool,
+    RamDisk,
+    machine_of,
+    resolve_pool,
+    resolve_ram_disk,
+)
+from generator.problems import Problem
+from generator.spelling import nearest
+from schemas.catalog import machines, mistaken_names, topology_problem
+from schemas.inventory import Parameters
+from schemas.inventory.cluster import gke_version_key
+from schemas.quantity import GIB, format_quantity
+from schemas.versions import RELEASES, UnknownVersionError, minor_of, resolve
+
+MTC_MINIMUM_GKE = "1.32.4-gke.1415000"
+"""GKE documentation, "Multi-Tier Checkpointing", requirements."""
+
+Check = Callable[[Fleet], Iterator[Problem]]
+
+
+def resolve_fleet(spec: Parameters, target: str) -> tuple[Fleet | None, list[Problem]]:
+    """Look everything up and check it; the fleet is None where something essential is missing."""
+    problems = [*_cluster_name(spec, target), *_versions(spec), *_node_pools(spec)]
+    pools = {
+        name: pool
+        for name, node_pool in spec.node_pools.items()
+        if (pool := resolve_pool(name, node_pool)) is not None
+    }
+    disks = {
+        name: disk
+        for name, config in spec.checkpointing.items()
+        if (disk := resolve_ram_disk(name, config, pools)) is not None
+    }
+    problems += _checkpointing(spec, pools)
+    versions = spec.cluster.versions
+    try:
+        api = f"kueue.x-k8s.io/{versions.kueue_api}" if versions.kueue_api else ""
+        fleet = Fleet(
+            spec,
+            pools,
+            disks,
+            kueue_api=api or resolve("kueue", versions.kueue).api_version,
+            jobset_minor=tuple(map(int, (minor_of(versions.jobset) or "0.0").split("."))),
+        )
+    except UnknownVersionError:
+        return None, problems
+    from generator.checks.jobs import JOB_CHECKS
+    from generator.checks.quotas import QUEUE_CHECKS
+
+    for check in (*QUEUE_CHECKS, *JOB_CHECKS, _ram_disks):
+        problems += check(fleet)
+    return (None if problems else fleet), problems
+
+
+def unknown(
+    path: tuple[str | int, ...], what: str, name: str, known: Iterable[str], *, key: bool = False
+) -> Problem:
+    """A name that nothing of its kind bears."""
+    names = sorted(known)
+    near = nearest(name, names)
+    fix = f"did you mean {near}?" if near else f"known: {', '.join(names) or 'none'}"
+    return Problem("INV020", path, f"no {what} is called {name!r}", fix, key=key)
+
+
+def _cluster_name(spec: Parameters, target: str) -> Iterator[Problem]:
+    if spec.cluster.name != target:
+        yield Problem(
+            "INV021",
+            ("cluster", "name"),
+            f"the cluster is called {spec.cluster.name!r} but its target file {target!r}",
+            f"write name: {target}, or rename the file",
+        )
+
+
+def _versions(spec: Parameters) -> Iterator[Problem]:
+    versions = spec.cluster.versions
+    for component in RELEASES:
+        version = getattr(versions, component)
+        try:
+            release = resolve(component, version)
+        except UnknownVersionError as error:
+            yield Problem("INV022", ("cluster", "versions", component), str(error))
+            continue
+        api = versions.kueue_api
+        if component == "kueue" and api and f"kueue.x-k8s.io/{api}" not in release.served:
+            yield Problem(
+                "INV022",
+                ("cluster", "versions", "kueueApi"),
+                f"Kueue {version} does not serve {api}",
+                f"it serves {', '.join(release.served)}",
+            )
+    if spec.checkpointing and gke_version_key(spec.cluster.gke_version) < gke_version_key(
+        MTC_MINIMUM_GKE
+    ):
+        yield Problem(
+            "INV023",
+            ("cluster", "gkeVersion"),
+            f"{spec.cluster.gke_version} is too old for multi-tier checkpointing",
+            f"upgrade to {MTC_MINIMUM_GKE} or newer",
+        )
+
+
+def _node_pools(spec: Parameters) -> Iterator[Problem]:
+    for name, pool in spec.node_pools.items():
+        path = ("nodePools", name)
+        machine = machine_of(pool)
+        if machine is None:
+            yield _unknown_machine((*path, "machineType"), pool.machine_type)
+            continue
+        if machine.accelerator is None or machine.accelerator.type == "gpu":
+            if pool.topology is not None or pool.slices is not None:
+                key = "topology" if pool.topology is not None else "slices"
+                yield Problem(
+                    "INV025",
+                    (*path, key),
+                    f"{machine.name} has no TPU slices",
+                    "write nodes: and leave topology and slices out",
+                    key=True,
+                )
+            elif pool.nodes is None:
+                yield Problem(
+                    "INV025", path, "how many nodes is not said", "write nodes:", key=True
+                )
+            continue
+        if pool.nodes is not None:
+            yield Problem(
+                "INV025",
+                (*path, "nodes"),
+                f"{machine.name} comes in slices",
+                "write slices: and topology:; the nodes follow",
+                key=True,
+            )
+        if pool.slices is None:
+            yield Problem("INV025", path, "how many slices is not said", "write slices:", key=True)
+        if pool.topology is None:
+            yield Problem(
+                "INV025",
+                path,
+                "the slices' topology is not said",
+                f"write topology: one of {', '.join(machine.topologies)}",
+                key=True,
+            )
+        elif wrong := topology_problem(machine, pool.topology):
+            near = nearest(pool.topology, machine.topologies)
+            yield Problem(
+                "INV026",
+                (*path, "topology"),
+                f"{pool.topology!r} {wrong}",
+                f"did you mean {near}?" if near else "",
+            )
+
+
+def _unknown_machine(path: tuple[str | int, ...], name: str) -> Problem:
+    real = mistaken_names().get(name)
+    if real is not None:
+        return Problem(
+            "INV024",
+            path,
+            f"{name!r} stands in the documents but no such machine type exists",
+            f"write {real}",
+        )
+    near = nearest(name, machines())
+    return Problem(
+        "INV024",
+        path,
+        f"machine type {name!r} is not in the catalog",
+        f"did you mean {near}?"
+        if near
+        else "describe it under machine: (accelerator, vcpus, memory)",
+    )
+
+
+def _checkpointing(spec: Parameters, pools: dict[str, Pool]) -> Iterator[Problem]:
+    machines_served: dict[str, str] = {}
+    for name, config in spec.checkpointing.items():
+        path = ("checkpointing", name)
+        if not config.hierarchical_namespace:
+            yield Problem(
+                "INV030",
+                (*path, "hierarchicalNamespace"),
+                f"bucket {config.bucket!r} has no hierarchical namespace, so every backup fails",
+                "create a bucket with one; it cannot be turned on later",
+            )
+        if config.node_pool not in spec.node_pools:
+            yield unknown((*path, "nodePool"), "node pool", config.node_pool, spec.node_pools)
+            continue
+        pool = pools.get(config.node_pool)
+        if pool is None:
+            continue
+        if pool.accelerator is None:
+            yield Problem(
+                "INV031",
+                (*path, "nodePool"),
+                f"node pool {pool.name!r} has no accelerators",
+                "multi-tier checkpointing serves TPU and GPU nodes",
+            )
+        other = machines_served.setdefault(pool.machine.name, name)
+        if other != name:
+            yield Problem(
+                "INV032",
+                (*path, "nodePool"),
+                f"{other!r} already serves the nodes of machine type {pool.machine.name}; "
+                "two drivers on one node conflict",
+                "keep one configuration for each machine type",
+            )
+
+
+def _ram_disks(fleet: Fleet) -> Iterator[Problem]:
+    for disk in fleet.ram_disks.values():
+        path = ("checkpointing", disk.name)
+        required = disk.required_gib
+        if required is not None and disk.bytes < required * GIB:
+            assert disk.checkpoint is not None
+            yield Problem(
+                "INV033",
+                (*path, "inMemoryVolumeSize"),
+                f"{disk.size} is {disk.bytes / disk.checkpoint:.2f} times the local checkpoint of "
+                f"{gib(disk.checkpoint)}; {disk.factor.value} times is needed"
+                + (" (derived)" if disk.factor.derived else ""),
+                f"write at least {required}Gi, or leave it out to have it derived",
+            )
+        yield from _memory_sums(fleet, disk)
+
+
+def _memory_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
+    from generator.jobs import pods_on
+
+    room = disk.pool.machine.allocatable_memory
+    size_key = "inMemoryVolumeSize" if disk.spec.in_memory_volume_size else "localCheckpointSize"
+    if disk.spec.model is not None and disk.spec.in_memory_volume_size is None:
+        size_key = "model"
+    if disk.bytes >= room:
+        yield Problem(
+            "INV034",
+            ("checkpointing", disk.name, size_key),
+            f"a RAM disk of {disk.size} does not fit a node of {disk.pool.machine.name}: "
+            f"{gib(room)} of {gib(disk.pool.machine.memory)} are allocatable",
+            "spread the model over more nodes, use fewer peers, or a larger machine",
+        )
+        return
+    for pool_name, served in fleet.ram_disk_of_pool.items():
+        if served is not disk:
+            continue
+        for job in pods_on(fleet, pool_name):
+            memory = job.memory
+            if memory is None or memory + disk.bytes <= room:
+                continue
+            yield Problem(
+                "INV035",
+                (*job.settings_path("resources"), "memory"),
+                f"RAM disk {disk.size} + pod {gib(memory)} = {gib(memory + disk.bytes)}, "
+                f"but a node of {disk.pool.machine.name} has {gib(room)} allocatable",
+                f"ask for at most {int((room - disk.bytes) // GIB)}Gi, or shrink the RAM disk",
+            )
+
+
+def gib(value: Decimal) -> str:
+    """Bytes as people compare them: GiB, with up to one decimal."""
+    exact = value / GIB
+    return (
+        f"{exact.to_integral_value():f}Gi"
+        if exact == exact.to_integral_value()
+        else f"{exact:.1f}Gi"
+    )
+
+
+def shown_quantity(value: Decimal, resource: str) -> str:
+    """A quantity as it stands in manifests."""
+    return format_quantity(value, binary=resource in {"memory", "ephemeral-storage"})

@@ -1,0 +1,65 @@
+"""A manifest on its way to a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+LAYERS = ("queueing", "checkpointing", "workloads")
+"""Layers in the order in which a cluster wants them: each a folder and an Argo CD Application."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One Kubernetes object bound for ``compiled/<cluster>/<layer>/``.
+
+    Attributes:
+        layer: the folder, one of :data:`LAYERS`.
+        body: the object as plain values, keys in the order in which they are written.
+        section: the inventory section that it was built from, such as ``("workloads",
+            "llama-70b")``.
+    """
+
+    layer: str
+    body: dict[str, Any]
+    section: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The object's kind."""
+        return str(self.body["kind"])
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace, empty for a cluster-scoped one."""
+        return str(self.body["metadata"].get("namespace", ""))
+
+    @property
+    def resource(self) -> str:
+        """How findings name the object: ``JobSet team-a/llama`` or ``ClusterQueue tpu``."""
+        return (
+            f"{self.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.kind} {self.name}"
+        )
+
+    @property
+    def file_name(self) -> str:
+        """``<kind>-<name>.yaml``; a namespaced object's namespace goes before the name with a dot
+        between.
+
+        A namespace holds no dot, so two objects never share a file and no name depends on what else
+        exists.
+        """
+        stem = f"{self.namespace}.{self.name}" if self.namespace else self.name
+        return f"{self.kind.lower()}-{stem}.yaml"
+
+    @property
+    def path(self) -> str:
+        """The file's path inside the cluster's folder."""
+        return f"{self.layer}/{self.file_name}"

@@ -1,0 +1,1 @@
+"""What a cluster reads: the kinds that stowplan generates."""
