@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,8 @@ FIXTURES = Path(__file__).parent / "fixtures"
 #: The order in which a GitOps controller syncs the layers.
 LAYERS = ("queueing", "checkpointing", "workloads")
 NOT_RESOURCES = {"kustomization.yaml"}
+#: What a compiled cluster says about itself; not for the API server.
+DESCRIPTION = "cluster.yaml"
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,11 @@ class CompiledCluster:
     jobset: str
 
     def files(self) -> list[Path]:
-        """Resource files in the order of application; within a layer by name."""
+        """Resource files in the order of application; namespaces first within a layer."""
         return [
             path
             for layer in LAYERS
-            for path in sorted((self.folder / layer).glob("*.yaml"))
+            for path in sorted((self.folder / layer).glob("*.yaml"), key=_rank)
             if path.name not in NOT_RESOURCES
         ]
 
@@ -40,18 +41,9 @@ class CompiledCluster:
 
 
 def cluster_versions(folder: Path) -> tuple[str, str]:
-    """Versions of Kueue and JobSet that a compiled cluster asks for, from its README.
-
-    Raises:
-        ValueError: the README states none.
-    """
-    readme = folder / "README.md"
-    text = readme.read_text()
-    found = [re.search(rf"{product}\W+v?(\d+\.\d+\.\d+)", text) for product in ("Kueue", "JobSet")]
-    if None in found:
-        raise ValueError(f"{readme}: versions of Kueue and JobSet expected in its first lines")
-    kueue, jobset = (match.group(1) for match in found if match)
-    return f"v{kueue}", f"v{jobset}"
+    """Versions of Kueue and JobSet that a compiled cluster asks for, from its ``cluster.yaml``."""
+    versions = read_manifest(folder / DESCRIPTION)["spec"]["versions"]
+    return f"v{versions['kueue']}", f"v{versions['jobset']}"
 
 
 def example_clusters() -> list[CompiledCluster]:
@@ -59,8 +51,12 @@ def example_clusters() -> list[CompiledCluster]:
     return [
         CompiledCluster(folder.name, folder, *cluster_versions(folder))
         for folder in sorted(COMPILED.glob("*"))
-        if (folder / "README.md").exists()
+        if (folder / DESCRIPTION).exists()
     ]
+
+
+def _rank(path: Path) -> tuple[bool, str]:
+    return not path.name.startswith("namespace-"), path.name
 
 
 #: The documents' fleet, corrected: fixed manifests that do not move with the generator.

@@ -11,7 +11,9 @@ from pathlib import Path
 from .timeline import Mark, Span, Timeline
 
 LABEL_WIDTH = 210
-PLOT_WIDTH = 930
+PLOT_WIDTH = 900
+RIGHT_MARGIN = 40
+DOT_RADIUS = 8
 LANE_HEIGHT = 17
 BAR_HEIGHT = 13
 HEADING_HEIGHT = 24
@@ -57,7 +59,7 @@ figure { margin: .6rem 0; overflow-x: auto; } svg { display: block; min-width: 9
 svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg .soft { fill: var(--soft); }
 svg .head { font-weight: 600; font-size: 12px; } svg .in { fill: var(--bar); pointer-events: none; }
 .rule { stroke: var(--line); } .lane { fill: var(--lane); }
-.mark { stroke: var(--mark); stroke-dasharray: 4 3; } .dot { fill: var(--mark); }
+.mark { fill: none; stroke: var(--mark); stroke-dasharray: 4 3; } .dot { fill: var(--mark); }
 svg .num { fill: var(--ground); font-weight: 700; font-size: 10px; }
 .good { fill: var(--good); } .wait { fill: var(--wait); } .gate { fill: var(--gate); }
 .stop { fill: var(--stop); } .bad { fill: var(--bad); }
@@ -125,7 +127,7 @@ def _key() -> str:
 
 def _section(timeline: Timeline) -> str:
     marks = "".join(
-        f"<li><time>{mark.at:.0f} s</time> {escape(mark.text)}</li>" for mark in timeline.marks
+        f"<li><time>{mark.at:.1f} s</time> {escape(mark.text)}</li>" for mark in timeline.marks
     )
     return (
         f"<section><h2>{escape(timeline.title)}</h2><p>{escape(timeline.story)}</p>"
@@ -153,10 +155,8 @@ def _chart(timeline: Timeline) -> str:
             body.append(_lane(lane, spans, y, scale, pools))
             y += LANE_HEIGHT
     axis = _axis(timeline.duration, scale, y)
-    marks = "".join(
-        _mark(number, mark, scale, y) for number, mark in enumerate(timeline.marks, start=1)
-    )
-    width = LABEL_WIDTH + PLOT_WIDTH + 10
+    marks = _marks(timeline.marks, scale, y)
+    width = LABEL_WIDTH + PLOT_WIDTH + RIGHT_MARGIN
     title = escape(timeline.title, quote=True)
     return (
         f'<svg viewBox="0 0 {width} {y + 8}" role="img" aria-label="{title}">'
@@ -211,10 +211,17 @@ def _axis(duration: float, scale: float, bottom: float) -> str:
     return "".join(ticks)
 
 
-def _mark(number: int, mark: Mark, scale: float, bottom: float) -> str:
-    x = LABEL_WIDTH + mark.at * scale
-    return (
-        f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="14" y2="{bottom}"/>'
-        f'<circle class="dot" cx="{x:.1f}" cy="9" r="8"><title>{escape(mark.text)}</title></circle>'
-        f'<text class="num" x="{x:.1f}" y="12.5" text-anchor="middle">{number}</text>'
-    )
+def _marks(marks: Sequence[Mark], scale: float, bottom: float) -> str:
+    """A line at each mark's time; numbers that would cover each other move to the right."""
+    drawn, free = [], 0.0
+    for number, mark in enumerate(marks, start=1):
+        x = LABEL_WIDTH + mark.at * scale
+        dot = max(x, free)
+        free = dot + 2 * DOT_RADIUS + 1
+        drawn.append(
+            f'<path class="mark" d="M{x:.1f} {bottom} V22 L{dot:.1f} 15"/>'
+            f'<circle class="dot" cx="{dot:.1f}" cy="9" r="{DOT_RADIUS}">'
+            f"<title>{escape(mark.text)}</title></circle>"
+            f'<text class="num" x="{dot:.1f}" y="12.5" text-anchor="middle">{number}</text>'
+        )
+    return "".join(drawn)

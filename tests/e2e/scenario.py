@@ -58,6 +58,15 @@ class Scenario:
             remove_node(self.client, name)
         return self.recorder.mark(f"lost: {', '.join(names)}")
 
+    def repair(self, pool: NodePool) -> None:
+        """Register the nodes of a pool that are gone, and wait until all are ready."""
+        for name in pool.node_names():
+            if self.client.find("v1", "Node", name) is None:
+                self.client.create(pool.manifest(name))
+        expected = set(pool.node_names())
+        self.cluster.wait(lambda: ready_nodes(self.client) >= expected, 60, "repaired nodes")
+        self.recorder.mark(f"repaired: {pool.name}")
+
     def cordon_pool(self, pool: str) -> None:
         """Close what is left of a pool to new pods."""
         for node in self.client.items("v1", "Node", selector=f"{POOL_LABEL}={pool}"):
