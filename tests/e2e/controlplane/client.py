@@ -211,6 +211,18 @@ class Client:
             return Verdict(False, str(error), 404, ())
         return Verdict(True, "", 200, answer.warnings)
 
+    def creation_verdict(self, manifest: Manifest) -> Verdict:
+        """Server-side dry-run create with strict field validation."""
+        query = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": FIELD_MANAGER}
+        try:
+            path = self._path_of(manifest, with_name=False)
+            answer = self.request("POST", path, json.dumps(manifest).encode(), query)
+        except ApiError as error:
+            return Verdict(False, error.message, error.code, ())
+        except NoSuchKindError as error:
+            return Verdict(False, str(error), 404, ())
+        return Verdict(True, "", 200, answer.warnings)
+
     def watch(
         self, api_version: str, kind: str, resource_version: str, seconds: int
     ) -> Iterator[tuple[str, Manifest]]:
@@ -244,7 +256,9 @@ class Client:
         return list(body["items"]), body["metadata"]["resourceVersion"]
 
     def _path_of(self, manifest: Manifest, with_name: bool = True) -> str:
-        metadata = manifest.get("metadata") or {}
+        metadata = manifest.get("metadata")
+        if not isinstance(metadata, dict):
+            metadata = {}
         return self._path(
             str(manifest.get("apiVersion")),
             str(manifest.get("kind")),
