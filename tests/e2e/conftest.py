@@ -10,23 +10,11 @@ from typing import Any
 
 import pytest
 
-from .controlplane import build, versions
-from .controlplane.plane import KUBECONFIG_VARIABLE, Cluster, existing, plane
-from .controlplane.processes import ProcessError
-from .fleets import ROOT
-from .page import load, render, save
+from .controlplane.plane import KUBECONFIG_VARIABLE
+from .page import OUTPUT, TIMELINES, save, write_page
+from .planes import SCENARIO_JOBSET, SCENARIO_KUEUE, Planes
 from .scenario import Scenario, play
 
-OUTPUT = ROOT / ".stowplan" / "e2e"
-TIMELINES = OUTPUT / "timelines"
-PAGE = OUTPUT / "scenarios.html"
-
-#: Scenarios play on the newest pinned versions.
-SCENARIO_KUEUE = "v0.19.2"
-SCENARIO_JOBSET = "v0.12.0"
-
-#: Waiting for pods to be ready is on by default from Kueue 0.19, with half an hour; scenarios
-#: that are not about it say nothing else.
 Stage = Callable[..., Scenario]
 
 
@@ -61,44 +49,14 @@ def report(pytestconfig: pytest.Config) -> Callable[[str], None]:
     return write
 
 
-class Planes:
-    """Control planes by version and settings, one alive at a time."""
-
-    def __init__(self, kubeconfig: Path | None, report: Callable[[str], None]) -> None:
-        self._kubeconfig = kubeconfig
-        self._report = report
-        self._running = ExitStack()
-
-    def fresh(self, kueue: str, jobset: str, **settings: Any) -> Cluster:
-        """A new, empty plane; the previous one is stopped.
-
-        On an existing cluster there is no such thing, and the test is skipped.
-        """
-        if self._kubeconfig is not None:
-            pytest.skip(f"needs an empty cluster of its own, {KUBECONFIG_VARIABLE} names another")
-        return self._enter(plane(kueue, jobset, settings, self._report, OUTPUT / "logs"))
-
-    def for_validation(self, kueue: str, jobset: str) -> Cluster:
-        """A plane with these versions, or the existing cluster, to ask for verdicts."""
-        if self._kubeconfig is not None:
-            return self._enter(existing(self._kubeconfig))
-        return self.fresh(kueue, jobset)
-
-    def stop(self) -> None:
-        self._running.close()
-
-    def _enter(self, context: Any) -> Cluster:
-        self.stop()
-        try:
-            cluster: Cluster = self._running.enter_context(context)
-        except (build.BuildError, ProcessError) as error:
-            pytest.fail(str(error), pytrace=False)
-        return cluster
-
-
 @pytest.fixture(scope="session")
-def planes(existing_kubeconfig: Path | None, report: Callable[[str], None]) -> Iterator[Planes]:
-    holder = Planes(existing_kubeconfig, report)
+def planes(
+    existing_kubeconfig: Path | None,
+    report: Callable[[str], None],
+    worker_id: str,
+) -> Iterator[Planes]:
+    """Control planes for this test process."""
+    holder = Planes(existing_kubeconfig, OUTPUT / "logs" / worker_id, report)
     try:
         yield holder
     finally:
@@ -111,25 +69,16 @@ def stage(planes: Planes) -> Iterator[Stage]:
 
     Its time line is kept whether the test passes or not.
     """
-    with ExitStack() as played:
+    played: list[Scenario] = []
+    with ExitStack() as recording:
 
         def start(title: str, story: str, **settings: Any) -> Scenario:
             cluster = planes.fresh(SCENARIO_KUEUE, SCENARIO_JOBSET, **settings)
-            scenario = played.enter_context(play(cluster, title, story))
-            recorder = scenario.recorder
-            finished.callback(lambda: save(recorder.timeline, TIMELINES))
-            return scenario
+            played.append(recording.enter_context(play(cluster, title, story)))
+            return played[-1]
 
-        with ExitStack() as finished:
-            yield start
-            played.close()
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Make one page of all recorded scenarios."""
-    recorded = sorted(TIMELINES.glob("*.json"))
-    if recorded and any(item.get_closest_marker("e2e") for item in session.items):
-        parts = (
-            f"Kubernetes {versions.KUBERNETES}, Kueue {SCENARIO_KUEUE}, JobSet {SCENARIO_JOBSET}."
-        )
-        PAGE.write_text(render((load(path) for path in recorded), parts))
+        yield start
+    for scenario in played:
+        save(scenario.recorder.timeline, TIMELINES)
+    if played:
+        write_page()

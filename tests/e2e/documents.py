@@ -1,4 +1,4 @@
-"""The documents' fleet as values, and variations of it that the scenarios need."""
+"""The documents' fleet as we compile it, and variations of it that the scenarios need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 
 from .controlplane.client import Manifest
 from .controlplane.kwok import POOL_LABEL
-from .fleets import DOCUMENT_FLEETS
+from .fleets import example_cluster
 
-HIGH, LOW = "high-jax-trillium", "low-jax-trillium"
+#: The compiled cluster that is the documents' example.
+CLUSTER = "tpu-v6e-docs"
+WORKLOAD_ANNOTATION = "stowplan.dev/workload"
+HIGH_WORKLOAD, LOW_WORKLOAD = "high-jax-trillium", "low-jax-trillium"
 SLICE_PODS = 4
 #: Pods of each of the two JobSets: two slices of four hosts.
 PODS = 2 * SLICE_PODS
@@ -17,11 +20,25 @@ SLICE_CHIPS = 16
 EXCLUSIVE_TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 KUEUE = "kueue.x-k8s.io/v1beta2"
 TPU = "google.com/tpu"
+#: Quota of what is not scarce in these scenarios.
+PLENTY = "1P"
 
 
 def fleet() -> list[Manifest]:
-    """The corrected fleet: quota for both JobSets, each slice in a pool of its own."""
-    return DOCUMENT_FLEETS[-1].manifests()
+    """What we compile for the documents' example: quota for both JobSets, a pool for each slice."""
+    return example_cluster(CLUSTER).manifests()
+
+
+def run_name(workload: str) -> str:
+    """Name of the JobSet that runs a workload; it carries a hash."""
+    return next(
+        str(manifest["metadata"]["name"])
+        for manifest in fleet()
+        if manifest["metadata"].get("annotations", {}).get(WORKLOAD_ANNOTATION) == workload
+    )
+
+
+HIGH, LOW = run_name(HIGH_WORKLOAD), run_name(LOW_WORKLOAD)
 
 
 def topology_aware(manifests: list[Manifest]) -> list[Manifest]:
@@ -57,10 +74,10 @@ def jobset(
     found["metadata"]["name"] = name
     labels = found["metadata"]["labels"]
     labels["kueue.x-k8s.io/queue-name"] = queue
-    labels["kueue.x-k8s.io/priority-class"] = priority
+    labels["kueue.x-k8s.io/priority-class"] = f"{priority}-priority-job"
     job = found["spec"]["replicatedJobs"][0]
     job["replicas"] = slices
-    job["template"]["spec"]["template"]["spec"]["priorityClassName"] = f"{priority}-job"
+    job["template"]["spec"]["template"]["spec"]["priorityClassName"] = f"{priority}-priority-job"
     return found
 
 
@@ -76,7 +93,8 @@ def queues(name: str, slices: int, **spec: Any) -> list[Manifest]:
         slices: nominal quota in slices.
         spec: further fields of the ClusterQueue, such as ``cohortName`` and ``preemption``.
     """
-    resources = [{"name": TPU, "nominalQuota": str(slices * SLICE_CHIPS)}]
+    quota = {TPU: str(slices * SLICE_CHIPS), **dict.fromkeys(("cpu", "memory"), PLENTY)}
+    resources = [{"name": name, "nominalQuota": amount} for name, amount in quota.items()]
     cluster_queue = {
         "apiVersion": KUEUE,
         "kind": "ClusterQueue",
@@ -85,7 +103,7 @@ def queues(name: str, slices: int, **spec: Any) -> list[Manifest]:
             "namespaceSelector": {},
             "resourceGroups": [
                 {
-                    "coveredResources": [TPU],
+                    "coveredResources": list(quota),
                     "flavors": [{"name": "tpu-v6e-slice", "resources": resources}],
                 }
             ],

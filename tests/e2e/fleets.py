@@ -9,7 +9,6 @@ from .controlplane.client import Manifest, read_manifest
 
 ROOT = Path(__file__).parents[2]
 COMPILED = ROOT / "compiled"
-FIXTURES = Path(__file__).parent / "fixtures"
 
 #: The order in which a GitOps controller syncs the layers.
 LAYERS = ("queueing", "checkpointing", "workloads")
@@ -55,12 +54,17 @@ def example_clusters() -> list[CompiledCluster]:
     ]
 
 
+def example_cluster(name: str) -> CompiledCluster:
+    """One cluster of ``compiled/``.
+
+    Raises:
+        LookupError: there is none of that name.
+    """
+    for cluster in example_clusters():
+        if cluster.name == name:
+            return cluster
+    raise LookupError(f"no cluster {name} in {COMPILED}; run make compile")
+
+
 def _rank(path: Path) -> tuple[bool, str]:
     return not path.name.startswith("namespace-"), path.name
-
-
-#: The documents' fleet, corrected: fixed manifests that do not move with the generator.
-DOCUMENT_FLEETS = (
-    CompiledCluster("documents-v1beta1", FIXTURES / "fleet-v1beta1", "v0.16.2", "v0.10.1"),
-    CompiledCluster("documents-v1beta2", FIXTURES / "fleet-v1beta2", "v0.19.2", "v0.12.0"),
-)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
+from .controlplane.versions import KUBERNETES
+from .fleets import ROOT
+from .planes import SCENARIO_JOBSET, SCENARIO_KUEUE
 from .timeline import Mark, Span, Timeline
+
+OUTPUT = ROOT / ".stowplan" / "e2e"
+TIMELINES = OUTPUT / "timelines"
+PAGE = OUTPUT / "scenarios.html"
 
 LABEL_WIDTH = 210
 PLOT_WIDTH = 900
@@ -89,6 +97,21 @@ def load(path: Path) -> Timeline:
         raw["duration"],
         raw["story"],
     )
+
+
+def forget_timelines() -> None:
+    """Remove the scenarios of earlier runs."""
+    for path in TIMELINES.glob("*.json"):
+        path.unlink()
+
+
+def write_page() -> None:
+    """Make the page of all scenarios recorded so far."""
+    timelines = [load(path) for path in sorted(TIMELINES.glob("*.json"))]
+    parts = f"Kubernetes {KUBERNETES}, Kueue {SCENARIO_KUEUE}, JobSet {SCENARIO_JOBSET}."
+    partial = PAGE.with_suffix(f".{os.getpid()}")
+    partial.write_text(render(timelines, parts))
+    partial.replace(PAGE)
 
 
 def render(timelines: Iterable[Timeline], parts: str) -> str:

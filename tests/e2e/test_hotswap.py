@@ -130,9 +130,7 @@ def test_kueue_mixes_the_slices_when_it_replaces_nodes_at_once(
     lost = both_running(scene, topology_aware(fleet()))
     scene.lose_nodes(*lost_pool(lost).node_names()[:nodes_lost])
     scene.wait(lambda: len(scene.running(HIGH)) == PODS and mixed(scene), 60, "slices are mixed")
-    scene.wait(
-        lambda: len(scene.pods(HIGH)) == PODS, GARBAGE_COLLECTION_S, "the orphans are gone"
-    )
+    scene.wait(lambda: len(scene.pods(HIGH)) == PODS, GARBAGE_COLLECTION_S, "the orphans are gone")
     stays(scene, lambda: mixed(scene) and scene.all_running(HIGH, PODS))
 
 
