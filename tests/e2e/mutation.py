@@ -69,7 +69,7 @@ class Mutator:
         return Mutation(changed, "; ".join(changes))
 
     def _change(self, manifest: Manifest) -> str:
-        schemas = self._schemas.get((manifest.get("apiVersion", ""), manifest.get("kind", "")))
+        schemas = self._schemas.get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
         if schemas is not None and self._random.random() < 0.45:
             done = self._insert(manifest, schemas)
             if done:

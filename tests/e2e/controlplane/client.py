@@ -113,6 +113,7 @@ class Client:
         return Answer(answer, _warnings(response))
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Manifest:
+        """One object; ``namespace`` is needed for a namespaced kind."""
         return self.request("GET", self._path(api_version, kind, namespace, name)).body
 
     def find(self, api_version: str, kind: str, name: str, namespace: str = "") -> Manifest | None:
@@ -212,12 +213,17 @@ class Client:
         return Verdict(True, "", 200, answer.warnings)
 
     def creation_verdict(self, manifest: Manifest) -> Verdict:
-        """Server-side dry-run create with strict field validation."""
+        """Server-side dry-run create with strict field validation.
+
+        An object that exists already counts as accepted: validation comes before that refusal.
+        """
         query = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": FIELD_MANAGER}
         try:
             path = self._path_of(manifest, with_name=False)
             answer = self.request("POST", path, json.dumps(manifest).encode(), query)
         except ApiError as error:
+            if error.reason == "AlreadyExists":
+                return Verdict(True, "", error.code, ())
             return Verdict(False, error.message, error.code, ())
         except NoSuchKindError as error:
             return Verdict(False, str(error), 404, ())
@@ -262,15 +268,15 @@ class Client:
         return self._path(
             str(manifest.get("apiVersion")),
             str(manifest.get("kind")),
-            str(metadata.get("namespace") or ""),
+            str(metadata.get("namespace") or "default"),
             str(metadata.get("name")) if with_name else "",
         )
 
     def _path(self, api_version: str, kind: str, namespace: str = "", name: str = "") -> str:
         resource = self._resource(api_version, kind)
         path = _group_path(api_version)
-        if resource.namespaced and (namespace or name):
-            path += f"/namespaces/{quote(namespace or 'default', safe='')}"
+        if resource.namespaced and namespace:
+            path += f"/namespaces/{quote(namespace, safe='')}"
         path += f"/{resource.plural}"
         return f"{path}/{quote(name, safe='')}" if name else path
 
