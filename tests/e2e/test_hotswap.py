@@ -28,7 +28,11 @@ STUCK_S = 20
 #: A Kueue that leaves node failures to pod garbage collection and JobSet, and starts over when
 #: a workload has not been whole for a minute.
 PATIENT_KUEUE = {
-    "waitForPodsReady": {"timeout": "10m", "recoveryTimeout": "60s"},
+    "waitForPodsReady": {
+        "timeout": "10m",
+        "recoveryTimeout": "60s",
+        "requeuingStrategy": {"backoffBaseSeconds": 5},
+    },
     "featureGates": {
         "TASFailedNodeReplacement": False,
         "TASFailedNodeReplacementFailFast": False,
@@ -83,7 +87,10 @@ def test_waiting_for_pods_ready_does_not_leave_the_wounded_pool(stage: Stage) ->
     scene.wait(
         lambda: wounded(scene, lost), GARBAGE_COLLECTION_S, "a pod is pending in the wounded pool"
     )
-    scene.wait(lambda: scene.workload_state(HIGH) != "Admitted", 90, "Kueue starts it over")
+    before = {pod.name for pod in scene.pods(HIGH)}
+    scene.wait(
+        lambda: not before & {pod.name for pod in scene.pods(HIGH)}, 120, "Kueue starts it over"
+    )
     scene.wait(lambda: wounded(scene, lost), 60, "it is pending in the wounded pool again")
 
 
