@@ -97,7 +97,7 @@ def etcd(layout: Layout) -> Part:
             f"--{prefix}trusted-ca-file={files[2]}",
         ]
     ready = https_ok(ports.etcd, "/health", certificates, client_certificate=True)
-    return Part("etcd", command, ready, _environment(layout))
+    return Part("etcd", command, ready, environment(layout))
 
 
 def api_server(layout: Layout) -> Part:
@@ -127,7 +127,7 @@ def api_server(layout: Layout) -> Part:
     ]
     token = token_of(layout.tokens, "admin")
     ready = https_ok(ports.api, "/readyz", certificates, token)
-    return Part("kube-apiserver", command, ready, _environment(layout))
+    return Part("kube-apiserver", command, ready, environment(layout))
 
 
 def controller_manager(layout: Layout) -> Part:
@@ -142,7 +142,7 @@ def controller_manager(layout: Layout) -> Part:
         "--use-service-account-credentials=true",
         "--controllers=*,-ttl,-nodeipam,-cloud-node-lifecycle,-service-lb-controller",
     ]
-    return Part("kube-controller-manager", command, _at_once, _environment(layout))
+    return Part("kube-controller-manager", command, _at_once, environment(layout))
 
 
 def scheduler(layout: Layout) -> Part:
@@ -152,7 +152,7 @@ def scheduler(layout: Layout) -> Part:
         "--leader-elect=false",
         "--secure-port=0",
     ]
-    return Part("kube-scheduler", command, _at_once, _environment(layout))
+    return Part("kube-scheduler", command, _at_once, environment(layout))
 
 
 def jobset(layout: Layout, version: str) -> Part:
@@ -169,7 +169,7 @@ def jobset(layout: Layout, version: str) -> Part:
         f"--kubeconfig={layout.kubeconfig('jobset')}",
     ]
     ready = _both(_http_ok(ports.jobset_health), ports.jobset_webhook)
-    return Part("jobset", command, ready, _environment(layout))
+    return Part("jobset", command, ready, environment(layout))
 
 
 def kueue(layout: Layout, version: str, settings: Mapping[str, Any]) -> Part:
@@ -196,7 +196,7 @@ def kueue(layout: Layout, version: str, settings: Mapping[str, Any]) -> Part:
         "--zap-log-level=2",
     ]
     ready = _both(_http_ok(ports.kueue_health), ports.kueue_webhook)
-    return Part("kueue", command, ready, _environment(layout))
+    return Part("kueue", command, ready, environment(layout))
 
 
 def kwok(layout: Layout, stages: Path) -> Part:
@@ -210,7 +210,7 @@ def kwok(layout: Layout, stages: Path) -> Part:
         "--node-ip=127.0.0.1",
         "--server-address=",
     ]
-    return Part("kwok", command, _at_once, _environment(layout))
+    return Part("kwok", command, _at_once, environment(layout))
 
 
 def token_of(tokens: Path, user: str) -> str:
@@ -295,7 +295,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> Path:
     return path
 
 
-def _environment(layout: Layout) -> dict[str, str]:
+def environment(layout: Layout) -> dict[str, str]:
     """No ambient kubeconfig, proxy or credential reaches a part."""
     return {
         "PATH": os.environ.get("PATH", ""),

@@ -52,6 +52,8 @@ class Cluster:
         kueue: version with its leading v; empty when unknown (an existing cluster).
         jobset: likewise.
         simulated: nodes are ours to make and to lose.
+        processes: the parts that run; of an existing cluster only the proxy.
+        layout: files and ports of a plane of our own.
     """
 
     client: Client
@@ -60,6 +62,7 @@ class Cluster:
     jobset: str
     simulated: bool
     processes: Processes | None = field(default=None, repr=False)
+    layout: parts.Layout | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Raise when a part of our own plane has died.
@@ -210,7 +213,7 @@ def _start(
         next(program for program in versions.COMMON if program.name == "kubectl")
     )
     kubectl = Kubectl(binary, layout.kubeconfig("admin"))
-    cluster = Cluster(client, kubectl, kueue, jobset, True, processes)
+    cluster = Cluster(client, kubectl, kueue, jobset, True, processes, layout)
     for namespace in ("default", "kueue-system", "jobset-system"):
         cluster.ensure_namespace(namespace)
     products = _products(layout, kueue, jobset)

@@ -111,6 +111,10 @@ class Processes:
                 return
         raise KeyError(name)
 
+    def pids(self) -> list[int]:
+        """Process ids of all parts, in starting order."""
+        return [running.process.pid for running in self._running]
+
     def log(self, name: str) -> str:
         """The whole log of a part."""
         return (self._folder / f"{name}.log").read_text(errors="replace")
