@@ -5,9 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-
 .DEFAULT_GOAL := help
-.PHONY: help setup compile test check lint types bench codegen lock clean
+.PHONY: help setup compile test check lint bench codegen lock clean
 
 help: ## Show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,12 +27,25 @@ compile: $(STAMP) ## Render the inventory into compiled/
 test: $(STAMP) ## Run every test that needs no cluster
 	@$(BIN)/python -m pytest -n auto
 
+check: $(STAMP) ## Say whether compiled/ is what the inventory makes
+	@$(BIN)/stowplan compile --check
+
 lint: $(STAMP) ## Style, import rules and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
+bench: $(STAMP) ## Time compile against kapitan compile (minutes)
+	@$(BIN)/python -m benchmarks.compile
+
+codegen: $(STAMP) ## Renew everything that is derived: compiled/, JSON Schema
+	@$(BIN)/stowplan compile --quiet
+	@$(BIN)/stowplan schema > schemas/inventory.schema.json
+
 lock: ## Renew requirements.lock from pyproject.toml (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --all-extras pyproject.toml -o requirements.lock
+
+clean: ## Remove the environment and every cache
+	@rm -rf $(VENV) .stowplan .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

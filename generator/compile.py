@@ -7,6 +7,7 @@ interrupt before that leaves the tree as it was.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import sys
@@ -34,6 +35,8 @@ from generator.yaml_load import YamlError, read_text
 
 Progress = Callable[[int, int], None]
 _CHUNK = 8
+_PR_SET_PDEATHSIG = 1
+"""prctl(2), ``linux/prctl.h``."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +271,17 @@ def _start_worker(worker: _Worker) -> None:
     global _worker
     _worker = worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles an interrupt
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _die_with_parent()
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end this worker if the parent is killed (Linux; elsewhere the pipe does)."""
+    import ctypes
+    import signal
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def _work(name: str) -> tuple[Staged, list[Finding]]:

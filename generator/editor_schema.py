@@ -77,6 +77,7 @@ def _value(schema: Any) -> Any:
 
 
 def _value_option(option: Any) -> Any:
+    """One of several: the reference is added once for all of them."""
     loosened = _value(option)
     if isinstance(loosened, dict) and set(loosened) == {"anyOf"}:
         return loosened["anyOf"][0]

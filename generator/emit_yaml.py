@@ -98,18 +98,30 @@ def _block(value: str, indent: str, out: list[str]) -> None:
 def _write(value: Any, indent: str, out: list[str]) -> None:
     """Write a non-empty collection, each line beginning with indent."""
     if isinstance(value, dict):
-        for key, item in value.items():
+        _write_mapping(value, indent, out)
+    else:
+        _write_sequence(value, indent, out)
+
+
+def _write_mapping(value: dict[str, Any], indent: str, out: list[str]) -> None:
+    known = _strings
+    for key, item in value.items():
+        head = known.get(key) or scalar(key)
+        # Nearly every value is a string seen before; a multi-line one never is in the table.
+        text = known.get(item) if item.__class__ is str else _inline(item)
+        if text is None:
             text = _inline(item)
-            head = f"{indent}{scalar(key)}:"
-            if text is not None:
-                out.append(f"{head} {text}\n")
-            elif isinstance(item, str):
-                out.append(f"{head} ")
-                _block(item, indent + "  ", out)
-            else:
-                out.append(f"{head}\n")
-                _write(item, indent + "  ", out)
-        return
+        if text is not None:
+            out.append(f"{indent}{head}: {text}\n")
+        elif isinstance(item, str):
+            out.append(f"{indent}{head}: ")
+            _block(item, indent + "  ", out)
+        else:
+            out.append(f"{indent}{head}:\n")
+            _write(item, indent + "  ", out)
+
+
+def _write_sequence(value: list[Any], indent: str, out: list[str]) -> None:
     for item in value:
         text = _inline(item)
         if text is not None:

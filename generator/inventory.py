@@ -7,6 +7,7 @@ parameters. Rendering is done by reclass-rs, which Kapitan uses as well.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +16,13 @@ from typing import Any
 
 from generator.findings import Finding, Location, Severity
 from generator.spelling import nearest
-from generator.yaml_load import YamlError, iter_nodes, load_documents, read_text
+from generator.yaml_load import (
+    YamlError,
+    iter_nodes,
+    load_documents,
+    mapping_items,
+    read_text,
+)
 
 SUFFIXES = (".yml", ".yaml")
 FILE_KEYS = ("applications", "classes", "environment", "exports", "parameters")
@@ -46,6 +53,7 @@ class Tree:
     root: Path
     targets: dict[str, Path]
     classes: dict[str, Path]
+    _shown: dict[Path, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -54,7 +62,10 @@ class Tree:
 
     def shown(self, path: Path) -> str:
         """A path as messages show it."""
-        return path.relative_to(self.root).as_posix()
+        text = self._shown.get(path)
+        if text is None:
+            text = self._shown[path] = path.relative_to(self.root).as_posix()
+        return text
 
 
 @dataclass(frozen=True)
@@ -291,7 +302,7 @@ def _outline(
     sections: set[str] = set()
     base = name.split(".") if path.stem == "init" else name.split(".")[:-1]
     for root in iter_nodes(text, shown):
-        for key, value in getattr(root, "value", None) or ():
+        for key, value in mapping_items(root):
             if key.value == "classes" and isinstance(value.value, list):
                 for item in value.value:
                     mark = item.start_mark
@@ -320,6 +331,9 @@ class Renderer:
     """Renders single targets; one per process, since reclass-rs reads the tree's listing once."""
 
     def __init__(self, tree: Tree) -> None:
+        # Rendering fails and recovers inside reclass-rs all the time; where RUST_BACKTRACE is set,
+        # each such error would record a stack, which makes rendering three times slower.
+        os.environ["RUST_LIB_BACKTRACE"] = "0"
         import reclass_rs
 
         self.tree = tree

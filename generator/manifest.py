@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 LAYERS = ("queueing", "checkpointing", "workloads")
 """Layers in the order in which a cluster wants them: each a folder and an Argo CD Application."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Manifest:
     """One Kubernetes object bound for ``compiled/<cluster>/<layer>/``.
 
@@ -59,7 +60,7 @@ class Manifest:
         stem = f"{self.namespace}.{self.name}" if self.namespace else self.name
         return f"{self.kind.lower()}-{stem}.yaml"
 
-    @property
+    @cached_property
     def path(self) -> str:
         """The file's path inside the cluster's folder."""
         return f"{self.layer}/{self.file_name}"

@@ -53,8 +53,10 @@ def apply(
         raise RuntimeError(f"{wanted} is not below inventory/overlays")
 
     try:
-        text = _gojsonnet.evaluate_file(
-            str(path),
+        # Called from a snippet, so that a file that is no function is an error.
+        text = _gojsonnet.evaluate_snippet(
+            shown,
+            f"function(cluster, manifests) (import {json.dumps(name)})(cluster, manifests)",
             tla_codes={
                 "cluster": json.dumps(facts),
                 "manifests": json.dumps([manifest.body for manifest in manifests]),

@@ -16,7 +16,7 @@ import yaml
 
 from generator.findings import Location
 from generator.inventory import Tree
-from generator.yaml_load import YamlError, iter_nodes, read_text
+from generator.yaml_load import YamlError, iter_nodes, mapping_items, read_text
 
 _WHOLE_REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 REFERENCE = re.compile(r"\$\{([^${}]+)\}")
@@ -184,9 +184,9 @@ def _list_step(candidates: list[_Candidate], index: int) -> list[_Candidate]:
 def _parameters(path: Path, shown: str) -> yaml.Node | None:
     try:
         for root in iter_nodes(read_text(path, shown), shown):
-            for key, value in getattr(root, "value", None) or ():
+            for key, value in mapping_items(root):
                 if key.value == "parameters":
-                    return value  # type: ignore[no-any-return]
+                    return value
     except YamlError:
         return None
     return None

@@ -4,6 +4,7 @@ overlays."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from generator.build import build
@@ -11,8 +12,9 @@ from generator.build.controllers import component, jobset_patch
 from generator.build.facts import facts
 from generator.build.index import index
 from generator.checks.consistency import resolve_fleet
+from generator.checks.refs import unstamped
 from generator.emit_yaml import dump, dump_list
-from generator.findings import Finding, Severity
+from generator.findings import Finding, Location, Severity
 from generator.fleet import Fleet
 from generator.inventory import Classes, Rendered, Tree, yaml_finding
 from generator.manifest import LAYERS, Manifest
@@ -71,8 +73,29 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
         result.libraries = [tree.shown(p) for p in sorted(folder.rglob("*")) if p.is_file()]
     result.manifests = [named(manifest) for manifest in manifests]
     if not result.failed:
+        result.findings += _checked(tree, rendered, cluster_facts, result.manifests)
+    if not result.failed:
         result.files = _files(tree, classes, rendered, fleet, cluster_facts, result)
+        for path, text in result.files.items():
+            result.findings += unstamped(rendered.name, path, text)
     return result
+
+
+def _checked(
+    tree: Tree, rendered: Rendered, cluster_facts: dict[str, Any], manifests: list[Manifest]
+) -> list[Finding]:
+    """What the checks say of the manifests, each finding with its section's place."""
+    # Loaded here: engines must not be started before a fork.
+    from generator.checks.compiled import check_manifests
+
+    provenance: list[Provenance] = []
+
+    def locate(section: tuple[str, ...]) -> Location:
+        if not provenance:
+            provenance.append(Provenance(tree, rendered.files))
+        return provenance[0].find(section, key=True).where
+
+    return check_manifests(cluster_facts, manifests, locate, date.today())
 
 
 def resolve(tree: Tree, rendered: Rendered) -> tuple[Fleet | None, list[Finding]]:

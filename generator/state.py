@@ -104,9 +104,10 @@ class State:
             return False
         try:
             stat = (self._root / path).stat()
-            if [stat.st_mtime_ns, stat.st_size] == recorded[:2]:
+            if _stamp(stat) == recorded[:3]:
                 return True
-            return bool(stat.st_size == recorded[1] and _digest(self._root / path) == recorded[2])
+            same_size = stat.st_size == recorded[0]
+            return bool(same_size and _digest(self._root / path) == recorded[3])
         except OSError:
             return False
 
@@ -151,11 +152,17 @@ class State:
         file = self._root / path
         try:
             stat = file.stat()
-            racy = time.time_ns() - stat.st_mtime_ns < _RACY_NS
-            if not self._compare(path) or racy:
-                self._inputs[path] = [0 if racy else stat.st_mtime_ns, stat.st_size, _digest(file)]
+            racy = time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) < _RACY_NS
+            if racy or self._inputs.get(path, [])[:3] != _stamp(stat):
+                size, mtime, ctime = _stamp(stat)
+                self._inputs[path] = [size, 0 if racy else mtime, ctime, _digest(file)]
         except OSError:
             self._inputs.pop(path, None)
+
+
+def _stamp(stat: os.stat_result) -> list[int]:
+    """What changes when a file does; the change time even if the modification time is set back."""
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def _digest(path: Path) -> str:

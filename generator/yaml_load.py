@@ -210,6 +210,8 @@ def _yaml_fault(error: yaml.YAMLError, name: str, text: str) -> YamlError:
             problem, fix = "a tab in the indentation", "YAML indents with spaces; replace the tab"
         elif "stands twice" in problem:
             fix = "merge the two or remove one; YAML readers disagree on which would win"
+        elif "nesting depth" in problem:
+            problem, fix = "is nested too deeply", "flatten it"
         elif "mapping values are not allowed" in problem:
             fix = (
                 "check the indentation of this line and the one above, "
@@ -261,6 +263,11 @@ def iter_nodes(text: str, name: str) -> Iterator[yaml.Node | None]:
         raise YamlError("is nested too deeply", Location(name), "flatten it") from None
     finally:
         loader.dispose()
+
+
+def mapping_items(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
+    """The key and value nodes of a mapping; none for anything else."""
+    return list(node.value) if isinstance(node, yaml.MappingNode) else []
 
 
 def load_documents(text: str, name: str) -> list[Document]:

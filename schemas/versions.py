@@ -116,3 +116,26 @@ def resolve_kubernetes(version: str) -> str:
         if minor
         else f"{version!r} is not a Kubernetes or GKE version, such as 1.33.4-gke.1245000"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The vendored schemas that judge one cluster's manifests. Make one with :meth:`of`."""
+
+    kueue: str
+    jobset: str
+    kubernetes: str
+    checkpointing: str = "v1"
+
+    @classmethod
+    def of(cls, kueue: str = "", jobset: str = "", kubernetes: str = "") -> Versions:
+        """Resolve the versions that a cluster states; an empty one means the newest vendored.
+
+        Raises:
+            UnknownVersionError: a stated version has no vendored schema.
+        """
+        return cls(
+            kueue=resolve("kueue", kueue or KUEUE_VERSIONS[-1].version).version,
+            jobset=resolve("jobset", jobset or JOBSET_VERSIONS[-1].version).version,
+            kubernetes=resolve_kubernetes(kubernetes or KUBERNETES_MINORS[-1]),
+        )

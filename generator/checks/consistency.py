@@ -18,12 +18,16 @@ from generator.fleet import (
     resolve_ram_disk,
 )
 from generator.problems import Problem
+from generator.retention import cron_job_name
 from generator.spelling import nearest
 from schemas.catalog import machines, mistaken_names, topology_problem
 from schemas.inventory import Parameters
 from schemas.inventory.cluster import gke_version_key
 from schemas.quantity import GIB, format_quantity
 from schemas.versions import RELEASES, UnknownVersionError, minor_of, resolve
+
+CRON_JOB_NAME_MAX = 52
+"""A CronJob's name leaves 11 characters for its jobs (kubernetes pkg/apis/batch/validation)."""
 
 MTC_MINIMUM_GKE = "1.32.4-gke.1415000"
 """GKE documentation, "Multi-Tier Checkpointing", requirements."""
@@ -197,6 +201,16 @@ def _checkpointing(spec: Parameters, pools: dict[str, Pool]) -> Iterator[Problem
         if config.node_pool not in spec.node_pools:
             yield unknown((*path, "nodePool"), "node pool", config.node_pool, spec.node_pools)
             continue
+        cron_job = cron_job_name(name)
+        if config.retention.tool != "none" and len(cron_job) > CRON_JOB_NAME_MAX:
+            yield Problem(
+                "INV036",
+                path,
+                f"its retention job would be called {cron_job}: {len(cron_job)} characters, "
+                f"at most {CRON_JOB_NAME_MAX} are allowed",
+                f"shorten the name to {CRON_JOB_NAME_MAX - len(cron_job_name(''))} characters",
+                key=True,
+            )
         pool = pools.get(config.node_pool)
         if pool is None:
             continue

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import FrameType
 
 # name → (module, one line for --help). Modules are imported only for the command that runs.
 COMMANDS: dict[str, tuple[str, str]] = {
     "compile": ("generator.cli.compile", "render the inventory into compiled/"),
+    "check": ("generator.cli.check", "judge manifests: schemas, references and policies"),
+    "diff": ("generator.cli.diff", "say what a change of compiled/ does to running clusters"),
+    "explain": ("generator.cli.explain", "explain a rule, or list all of them"),
     "init": ("generator.cli.init", "write a small working tree of your own"),
     "size": ("generator.cli.size", "explain RAM disk sizes, or try out others"),
     "schema": ("generator.cli.schema", "print the JSON Schema of inventory files, for editors"),
@@ -25,7 +30,7 @@ EPILOG = """exit codes:
   1  errors found, or (--check, diff) differences
   2  wrong usage, or input that cannot be read
   3  a --fail-on limit was reached
-  130  interrupted
+  130  interrupted (143: terminated)
 """
 
 
@@ -68,6 +73,14 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: end like Ctrl-C does, with what was begun cleaned up."""
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
@@ -75,7 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser(command)
     try:
         options = parser.parse_args(argv)
+        signal.signal(signal.SIGTERM, _terminated)
         return int(import_module(COMMANDS[options.command][0]).run(options))
+    except Terminated:
+        print("terminated", file=sys.stderr)
+        return 143
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -186,5 +186,5 @@ def _lines(fleet: Fleet, disk: RamDisk) -> Iterator[str]:
 
 def _short(number: Decimal) -> str:
     """7000000000 as 7e9, 12 as 12."""
-    text = str(number.normalize()).replace("E+", "e")
+    text = number.normalize().to_eng_string().replace("E+", "e")
     return f"{int(number)}" if "e" in text and number < 10_000 else text

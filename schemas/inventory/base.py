@@ -131,7 +131,11 @@ Annotations = dict[LabelKey, str]
 
 Bucket = Annotated[str, _named("bucket name", names.bucket_problem)]
 
-Quantity = Annotated[str, BeforeValidator(_cpu_or_count), AfterValidator(_quantity)]
+Quantity = Annotated[
+    str,
+    BeforeValidator(_cpu_or_count, json_schema_input_type=str | int | float),
+    AfterValidator(_quantity),
+]
 """A Kubernetes quantity in canonical form; a YAML number stands for itself."""
 
 Memory = Annotated[str, BeforeValidator(_bare_number), AfterValidator(_memory)]

@@ -92,7 +92,7 @@ class Project(InventoryModel):
 
     id: Annotated[str, AfterValidator(_project_id)]
     """The project's id, also the name of its workload identity pool."""
-    number: Annotated[str, BeforeValidator(_project_number)]
+    number: Annotated[str, BeforeValidator(_project_number, json_schema_input_type=str | int)]
     """The project's number; IAM principals are written with it."""
 
 

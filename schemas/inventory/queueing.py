@@ -91,9 +91,10 @@ class FlavorQuotas(InventoryModel):
 
     share: Annotated[Decimal, BeforeValidator(_fraction), Field(gt=0, le=1)] | None = None
     """The share of the node pool's capacity, from above 0 to 1; whole slices, rounded down."""
-    resources: dict[str, Annotated[Quota, BeforeValidator(_plain_quota)]] = Field(
-        default_factory=dict
-    )
+    resources: dict[
+        str,
+        Annotated[Quota, BeforeValidator(_plain_quota, json_schema_input_type=Quota | str | int)],
+    ] = Field(default_factory=dict)
     """Figures by resource name (``google.com/tpu``, ``cpu``, ``memory``); they win over the
     share."""
     borrowing_limit: Annotated[Decimal, BeforeValidator(_fraction), Field(ge=0)] | None = None

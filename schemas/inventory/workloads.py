@@ -96,7 +96,8 @@ class EnvValue(InventoryModel):
 
 
 Env = dict[
-    Annotated[str, AfterValidator(_env_name)], Annotated[EnvValue, BeforeValidator(_plain_env)]
+    Annotated[str, AfterValidator(_env_name)],
+    Annotated[EnvValue, BeforeValidator(_plain_env, json_schema_input_type=EnvValue | str)],
 ]
 
 

@@ -1,0 +1,130 @@
+"""Command lines and environments that follow from a workload's framework.
+
+Sources: MaxText's multi-tier checkpointing flags and the NeMo recipe's flags as the GKE
+documentation prints them; torchrun's rendezvous flags; JobSet's pod labels and host names
+(``jobset_types.go``, ``pkg/constants``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from generator.fleet import Fleet
+from generator.jobs import Job
+from schemas.manifests.core import EnvVar
+
+CONTAINER_NAMES = {"jax": "jax-tpu", "pytorch": "pytorch", "custom": "main"}
+MASTER_PORT = 29500
+
+_JOBSET_NAME_LABEL = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
+_COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+def _field(name: str, path: str) -> EnvVar:
+    return EnvVar(name=name, value_from={"fieldRef": {"apiVersion": "v1", "fieldPath": path}})
+
+
+def _maxtext(fleet: Fleet, job: Job) -> list[str]:
+    checkpoint = job.spec.checkpoint
+    assert checkpoint is not None
+    backup = fleet.spec.checkpointing[checkpoint.configuration].backup
+    flags = {
+        "enable_checkpointing": "True",
+        "enable_multi_tier_checkpointing": "True",
+        "local_checkpoint_directory": checkpoint.directory,
+        "local_checkpoint_period": str(checkpoint.period_steps),
+    }
+    if backup.interval_minutes is not None:
+        flags["multi_tier_checkpointing_backup_interval_minutes"] = str(backup.interval_minutes)
+    else:
+        flags["multi_tier_checkpointing_backup_interval_steps"] = str(backup.interval_steps)
+    flags["run_name"] = checkpoint.job_name or job.workload
+    given = _keys([*(job.setting("command") or ()), *job.setting("args")])
+    return [f"{key}={value}" for key, value in flags.items() if key not in given]
+
+
+def _nemo(fleet: Fleet, job: Job) -> list[str]:
+    checkpoint = job.spec.checkpoint
+    assert checkpoint is not None
+    flags = {
+        "--local-ckpt-dir": checkpoint.directory,
+        "--local-ckpt-interval": str(checkpoint.period_steps),
+        "--job-name": checkpoint.job_name or job.workload,
+        "--enable-high-scale-ckpt": None,
+    }
+    given = _keys([*(job.setting("command") or ()), *job.setting("args")])
+    return [
+        key if value is None else f"{key}={value}"
+        for key, value in flags.items()
+        if key not in given
+    ]
+
+
+def _no_arguments(fleet: Fleet, job: Job) -> list[str]:
+    return []
+
+
+CHECKPOINT_ARGUMENTS: dict[str, Callable[[Fleet, Job], list[str]]] = {
+    "jax": _maxtext,
+    "pytorch": _nemo,
+    "custom": _no_arguments,
+}
+
+
+def _keys(arguments: list[str]) -> set[str]:
+    """The flags that a command line sets already; they win over derived ones."""
+    return {argument.partition("=")[0] for argument in arguments}
+
+
+def checkpoint_arguments(fleet: Fleet, job: Job) -> list[str]:
+    """The arguments that switch multi-tier checkpointing on, less those given by hand."""
+    checkpoint = job.spec.checkpoint
+    if not job.checkpointed or checkpoint is None or not checkpoint.arguments:
+        return []
+    return CHECKPOINT_ARGUMENTS[job.spec.framework](fleet, job)
+
+
+def command(job: Job) -> list[str] | None:
+    """The command: given, or torchrun for PyTorch."""
+    given = job.setting("command")
+    if given is not None:
+        return list(given)
+    if job.spec.framework != "pytorch" or job.pool is None or job.pool.accelerator is None:
+        return None
+    return [
+        "torchrun",
+        "--nnodes=$(NNODES)",
+        f"--nproc-per-node={job.pool.accelerator.per_node}",
+        "--node-rank=$(NODE_RANK)",
+        "--master-addr=$(MASTER_ADDR)",
+        "--master-port=$(MASTER_PORT)",
+    ]
+
+
+def environment(job: Job) -> list[EnvVar]:
+    """The framework's variables, then the user's in their order; the user's win."""
+    own: dict[str, Any] = job.setting("env")
+    derived: list[EnvVar] = []
+    if job.spec.framework == "pytorch" and (job.own is None or job.checkpointed):
+        first = f"$(JOBSET_NAME)-{job.name}-0-0.$(JOBSET_NAME)"
+        derived = [
+            _field("JOBSET_NAME", _JOBSET_NAME_LABEL),
+            _field("NODE_RANK", _COMPLETION_INDEX),
+            EnvVar(name="NNODES", value=str(job.parallelism)),
+            EnvVar(name="MASTER_ADDR", value=first),
+            EnvVar(name="MASTER_PORT", value=str(MASTER_PORT)),
+        ]
+    return [v for v in derived if v.name not in own] + [
+        _variable(name, value) for name, value in own.items()
+    ]
+
+
+def _variable(name: str, value: Any) -> EnvVar:
+    if value.value is not None:
+        return EnvVar(name=name, value=value.value)
+    if value.field is not None:
+        return _field(name, value.field)
+    source = "secretKeyRef" if value.secret is not None else "configMapKeyRef"
+    reference = value.secret or value.config_map
+    return EnvVar(name=name, value_from={source: {"name": reference.name, "key": reference.key}})

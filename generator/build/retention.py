@@ -1,0 +1,151 @@
+"""Retention of backups: a CronJob for each configuration, with a service account of its own.
+
+Backups are only ever written by the replicator; deleting them is the user's job (GKE documentation,
+"Multi-Tier Checkpointing", retention).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from generator.build.metadata import metadata
+from generator.fleet import Fleet, RamDisk
+from generator.manifest import Manifest
+from generator.retention import cron_job_name, job_names
+from schemas.inventory.checkpointing import Retention
+from schemas.manifests.base import TemplateMeta
+from schemas.manifests.core import (
+    Container,
+    CronJob,
+    CronJobJobSpec,
+    CronJobSpec,
+    JobTemplateSpec,
+    PodSpec,
+    PodTemplateSpec,
+    ResourceRequirements,
+    ServiceAccount,
+)
+
+SERVICE_ACCOUNT = "checkpoint-retention"
+BACKUPS = "/backups"
+USER = 65532
+
+_GCSFUSE = "gcsfuse.csi.storage.gke.io"
+
+
+def build(fleet: Fleet) -> Iterator[Manifest]:
+    """Service accounts and CronJobs, for configurations with a tool and a workload to prune
+    after."""
+    accounts: set[str] = set()
+    for disk in fleet.ram_disks.values():
+        retention = disk.spec.retention
+        jobs = job_names(fleet.spec, disk.name)
+        if retention.tool == "none" or not jobs:
+            continue
+        section = ("checkpointing", disk.name)
+        if retention.namespace not in accounts:
+            accounts.add(retention.namespace)
+            account = ServiceAccount(
+                metadata=metadata("ServiceAccount", SERVICE_ACCOUNT, retention.namespace)
+            )
+            yield Manifest("checkpointing", account.to_dict(), section)
+        yield Manifest("checkpointing", _cron_job(disk, retention, jobs).to_dict(), section)
+
+
+def _cron_job(disk: RamDisk, retention: Retention, jobs: list[str]) -> CronJob:
+    mounts = retention.tool == "backup-warden"
+    pod = PodSpec(
+        restart_policy="Never",
+        service_account_name=SERVICE_ACCOUNT,
+        automount_service_account_token=False,
+        dns_policy="ClusterFirst",
+        scheduler_name="default-scheduler",
+        security_context={
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        termination_grace_period_seconds=30,
+        containers=[_container(disk, retention, job, mounts) for job in jobs],
+        volumes=[_backup_volume(disk)] if mounts else None,
+    )
+    return CronJob(
+        metadata=metadata("CronJob", cron_job_name(disk.name), retention.namespace),
+        spec=CronJobSpec(
+            schedule=retention.schedule,
+            time_zone="Etc/UTC",
+            concurrency_policy="Forbid",
+            starting_deadline_seconds=600,
+            job_template=JobTemplateSpec(
+                spec=CronJobJobSpec(
+                    backoff_limit=1,
+                    parallelism=1,
+                    completions=1,
+                    active_deadline_seconds=3600,
+                    ttl_seconds_after_finished=86400,
+                    template=PodTemplateSpec(
+                        metadata=TemplateMeta(annotations={"gke-gcsfuse/volumes": "true"})
+                        if mounts
+                        else None,
+                        spec=pod,
+                    ),
+                )
+            ),
+        ),
+    )
+
+
+def _backup_volume(disk: RamDisk) -> dict[str, object]:
+    # Cloud Storage FUSE shows files as root's unless told whose they are.
+    options = ["implicit-dirs", f"uid={USER}", f"gid={USER}"]
+    if disk.spec.directory:
+        options.append(f"only-dir={disk.spec.directory}")
+    return {
+        "name": "backups",
+        "csi": {
+            "driver": _GCSFUSE,
+            "volumeAttributes": {
+                "bucketName": disk.spec.bucket,
+                "mountOptions": ",".join(options),
+            },
+        },
+    }
+
+
+def _container(disk: RamDisk, retention: Retention, job: str, mounts: bool) -> Container:
+    assert retention.image is not None
+    return Container(
+        name=job,
+        image=retention.image,
+        image_pull_policy="IfNotPresent",
+        args=_arguments(disk, retention, job),
+        resources=ResourceRequirements(
+            limits={"memory": "512Mi"}, requests={"cpu": "100m", "memory": "512Mi"}
+        ),
+        volume_mounts=[{"name": "backups", "mountPath": BACKUPS}] if mounts else None,
+        security_context={
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        termination_message_path="/dev/termination-log",
+        termination_message_policy="FallbackToLogsOnError",
+    )
+
+
+def _arguments(disk: RamDisk, retention: Retention, job: str) -> list[str]:
+    """The tool's arguments; each period's count, and deletion only if it was asked for."""
+    keep = [
+        part
+        for period in ("hourly", "daily", "weekly", "monthly", "yearly")
+        for part in (f"--{period}", str(getattr(retention, period)))
+    ]
+    if retention.prefer_recent:
+        keep.append("--prefer-recent")
+    if retention.delete:
+        keep.append("--delete")
+    if retention.tool == "backup-warden":
+        return ["-p", f"{BACKUPS}/{job}", *keep]
+    place = f"gs://{disk.spec.bucket}" + (f"/{disk.spec.directory}" if disk.spec.directory else "")
+    return ["prune", "--backup", place, "--job-name", job, *keep]

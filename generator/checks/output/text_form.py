@@ -1,0 +1,51 @@
+"""The report for a terminal: grouped by file, the fix below each finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from generator.checks.output import Context, summary
+from generator.checks.report import Report
+from generator.findings import Finding, Severity
+
+_COLORS = {Severity.ERROR: "31", Severity.WARNING: "33", Severity.NOTE: "36"}
+
+
+def _paint(text: str, code: str, on: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if on else text
+
+
+def _lines(finding: Finding, color: bool) -> Iterator[str]:
+    place = finding.manifest
+    where = ":".join(str(part) for part in (place.line, place.column) if part) if place else ""
+    head = _paint(str(finding.severity), _COLORS[finding.severity], color)
+    subject = f" {finding.resource}:" if finding.resource else ""
+    yield f"  {where + ' ' if where else ''}{head} {finding.rule}{subject} {finding.message}\n"
+    if finding.inventory:
+        yield f"      written at {finding.inventory}\n"
+    for place_text in finding.via:
+        yield f"      via {place_text}\n"
+    if finding.fix:
+        yield f"      fix: {finding.fix}\n"
+
+
+def render(report: Report, context: Context) -> Iterator[str]:
+    """Yield the report as text."""
+    current: tuple[str, str] | None = None
+    for finding in report.findings:
+        place = finding.manifest or finding.inventory
+        group = (finding.cluster, place.file if place else "")
+        if group != current:
+            title = " · ".join(part for part in (group[1], group[0]) if part) or "the whole tree"
+            yield ("" if current is None else "\n") + _paint(title, "1", context.color) + "\n"
+            current = group
+        yield from _lines(finding, context.color)
+    if report.waived:
+        yield "\nwaived\n" if current else "waived\n"
+        for item in report.waived:
+            waiver = item.waiver
+            yield (
+                f"  {item.finding.rule} {item.finding.resource}: {waiver.reason} "
+                f"({waiver.owner}, until {waiver.expires})\n"
+            )
+    yield ("\n" if current or report.waived else "") + summary(report) + "\n"

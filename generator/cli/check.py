@@ -1,0 +1,147 @@
+"""``stowplan check``: judge manifests, rendered or written by hand."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from generator.findings import Severity
+
+HELP = "judge manifests: schemas, references and policies"
+
+EXIT_FINE, EXIT_FINDINGS, EXIT_USAGE = 0, 1, 2
+FORMAT_NAMES = ("text", "json", "sarif", "junit", "github", "markdown")
+ENGINE_NAMES = ("embedded", "conftest", "none")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="files, folders, or - for standard input (default: compiled)",
+    )
+    parser.add_argument("--format", choices=FORMAT_NAMES, default="text", help="form of the report")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report to a file")
+    parser.add_argument(
+        "--fail-on",
+        choices=[str(severity) for severity in Severity],
+        default=str(Severity.ERROR),
+        help="exit with 1 when a finding of this severity or a worse one stands (default: error)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINE_NAMES,
+        default="embedded",
+        help="how to run the policies (default: inside the process)",
+    )
+    parser.add_argument(
+        "--policy-data", type=Path, metavar="FILE", help="thresholds, see policies/settings.yaml"
+    )
+    parser.add_argument(
+        "--waivers", type=Path, metavar="FILE", help="waivers besides the clusters'"
+    )
+    parser.add_argument(
+        "--kueue-version", default="", help="for files without a cluster (default: the newest)"
+    )
+    parser.add_argument("--jobset-version", default="", help="likewise")
+    parser.add_argument("--kubernetes-version", default="", help="likewise, or a GKE version")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="colour of the text"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge the paths and print the report.
+
+    Returns:
+        0 without findings of the ``--fail-on`` severity, 1 with, 2 for wrong usage or input.
+    """
+    from generator.checks.policy import PolicyError
+    from generator.checks.reading import NothingToReadError
+    from generator.yaml_load import YamlError
+    from schemas.versions import UnknownVersionError
+
+    try:
+        return _check(args)
+    except (NothingToReadError, UnknownVersionError, PolicyError, YamlError) as error:
+        print(f"stowplan check: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        # The reader went away, as `head` does; what it wanted to see it has seen.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"stowplan check: {error.filename}: {error.strerror}", file=sys.stderr)
+    return EXIT_USAGE
+
+
+def _check(args: argparse.Namespace) -> int:
+    from generator.checks.output import Context, renderer
+    from generator.checks.policy import engine_for
+    from generator.checks.reading import read_groups
+    from generator.checks.report import check_groups
+    from schemas.versions import Versions
+
+    versions = Versions.of(args.kueue_version, args.jobset_version, args.kubernetes_version)
+    data = _yaml_mapping(args.policy_data) if args.policy_data else None
+    engine = None if args.engine == "none" else engine_for(args.engine, data=data)
+    waivers, faults = _waivers(args.waivers)
+    paths: Sequence[str] = args.paths or ["compiled"]
+    report = check_groups(
+        read_groups(paths),
+        versions=versions,
+        engine=engine,
+        extra_waivers=waivers,
+        today=date.today(),
+    )
+    report.findings[:0] = faults
+    to_file = args.output is not None
+    color = args.color == "always" or (
+        args.color == "auto"
+        and not to_file
+        and sys.stdout.isatty()
+        and "NO_COLOR" not in os.environ
+    )
+    parts = renderer(args.format)(report, Context(color, tool_version()))
+    if to_file:
+        with args.output.open("w", encoding="utf-8") as target:
+            target.writelines(parts)
+    else:
+        sys.stdout.writelines(parts)
+        sys.stdout.flush()
+    return EXIT_FINDINGS if report.fails(Severity(args.fail_on)) else EXIT_FINE
+
+
+def tool_version() -> str:
+    """The installed version, ``0`` where the package is not installed."""
+    try:
+        return version("stowplan")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _yaml_mapping(path: Path) -> dict[str, Any]:
+    from generator.findings import Location
+    from generator.yaml_load import YamlError, load_documents, read_text
+
+    documents = load_documents(read_text(path), str(path))
+    value = documents[0].value if documents else None
+    if not isinstance(value, dict):
+        raise YamlError("expected a mapping", Location(str(path)))
+    return value
+
+
+def _waivers(path: Path | None) -> tuple[list[Any], list[Any]]:
+    if path is None:
+        return [], []
+    from generator.checks.rules import all_rules
+    from generator.checks.waivers import parse_waivers
+    from generator.findings import Location
+
+    return parse_waivers(_yaml_mapping(path).get("waivers"), all_rules(), where=Location(str(path)))

@@ -1,0 +1,1 @@
+"""Data that the generator carries into what it writes."""

@@ -1,0 +1,1 @@
+"""Rows of the impact table, one module per concern."""

@@ -1,0 +1,99 @@
+"""Impact rows: what delivers the tree, and what no cluster reads."""
+
+from __future__ import annotations
+
+from generator.diff.impact_rows.row import ANY, IS_RECREATED, Row
+from generator.diff.model import Impact, Verb
+
+_FACTS = ("stowplan.dev", "Cluster")
+_ARGO_OPTIONS = "argo-cd.readthedocs.io/en/stable/user-guide/sync-options"
+_ARGO_DELETE = "argo-cd.readthedocs.io/en/stable/user-guide/app_deletion"
+_LOCAL = "stowplan: cluster.yaml and annotations of stowplan.dev are read by people and checks"
+
+DELIVERY_ROWS = (
+    *(
+        Row(
+            "argoproj.io",
+            kind,
+            "",
+            Impact.RESTART,
+            "with the resources finalizer everything that it synced is deleted too",
+            _ARGO_DELETE,
+            (Verb.DELETE, *IS_RECREATED),
+        )
+        for kind in ("Application", "ApplicationSet")
+    ),
+    Row("argoproj.io", ANY, "", Impact.LIVE, "Argo CD takes it over", _ARGO_OPTIONS),
+    Row(
+        "argoproj.io",
+        ANY,
+        "spec **",
+        Impact.LIVE,
+        "Argo CD takes it over at the next sync",
+        _ARGO_OPTIONS,
+    ),
+    Row(
+        "kustomize.toolkit.fluxcd.io",
+        ANY,
+        "",
+        Impact.LIVE,
+        "Flux takes it over",
+        "fluxcd.io/flux/components/kustomize/kustomizations",
+    ),
+    Row(
+        "kustomize.toolkit.fluxcd.io",
+        ANY,
+        "spec **",
+        Impact.LIVE,
+        "Flux takes it over at the next reconciliation",
+        "fluxcd.io/flux/components/kustomize/kustomizations",
+    ),
+    Row(
+        "kustomize.config.k8s.io",
+        ANY,
+        "",
+        Impact.LIVE,
+        "kustomize builds other objects; the files that it lists are shown on their own",
+        "kubectl.docs.kubernetes.io/references/kustomize/kustomization",
+    ),
+    Row(
+        "kustomize.config.k8s.io",
+        ANY,
+        "**",
+        Impact.LIVE,
+        "kustomize builds other objects; the files that it lists are shown on their own",
+        "kubectl.docs.kubernetes.io/references/kustomize/kustomization",
+    ),
+    Row(*_FACTS, "", Impact.NONE, "facts for people and checks; not for a cluster", _LOCAL),
+    Row(*_FACTS, "**", Impact.NONE, "facts for people and checks; not for a cluster", _LOCAL),
+    *(
+        Row(
+            "",
+            "File",
+            path,
+            Impact.LIVE,
+            "a patch of a controller: its pods are rolled, training goes on",
+            "kubernetes.io/docs/concepts/workloads/controllers",
+            when="controllers",
+        )
+        for path in ("", "**")
+    ),
+    Row(
+        "",
+        "File",
+        "",
+        Impact.NONE,
+        "run by a person; nothing follows by itself",
+        "stowplan bootstrap",
+        when="bootstrap",
+    ),
+    Row(
+        "",
+        "File",
+        "**",
+        Impact.NONE,
+        "run by a person; nothing follows by itself",
+        "stowplan bootstrap",
+        when="bootstrap",
+    ),
+)

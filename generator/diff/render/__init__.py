@@ -1,0 +1,1 @@
+"""Renderers of a diff report, one module per format."""

@@ -1,0 +1,1 @@
+"""The schemas of what a cluster reads: vendored originals, their converted form, and a loader."""

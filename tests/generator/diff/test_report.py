@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from generator.diff.grouping import VARIES_FROM
+from generator.diff.match import name_stem
+from generator.diff.model import Impact, Report, Verb, show_path
+from tests.generator.diff import fleet
+from tests.generator.diff.conftest import Compare
+
+Trees = dict[str, fleet.Objects]
+
+
+def fleets(*names: str, **kinds: dict[str, Any]) -> Trees:
+    return {name: fleet.cluster(name) for name in names}
+
+
+def verbs(report: Report) -> list[tuple[str, str, str]]:
+    return sorted((c.verb.value, c.resource.kind, c.resource.name) for c in report.changes)
+
+
+def test_a_tree_does_not_differ_from_itself(compare_trees: Compare) -> None:
+    report = compare_trees(fleets("a", "b"), fleets("a", "b"))
+    assert report.groups == ()
+    assert (report.unchanged, report.clusters) == (14, 2)
+
+
+def test_comments_and_spelling_are_no_change(compare_trees: Compare, tmp_path: Any) -> None:
+    new = fleets("a")
+    path = fleet.path_of(fleet.cluster_queue())
+    new["a"][path] = fleet.cluster_queue("32000m")
+    report = compare_trees(fleets("a"), new)
+    assert report.groups == ()
+    assert (report.respelled, report.unchanged) == (1, 7)
+
+
+def test_a_hashed_name_is_followed_by_its_annotation(compare_trees: Compare) -> None:
+    new = {"a": fleet.cluster("a", fleet.checkpointing("a09ef321", "60Gi"))}
+    (change,) = compare_trees({"a": fleet.cluster("a", fleet.checkpointing())}, new).changes
+    assert change.verb is Verb.REPLACE
+    assert change.previous is not None
+    assert change.previous.name == "v6e-7c1d09aa-configuration"
+    assert [show_path(field.path) for field in change.fields] == ["spec.inMemoryVolumeSize"]
+
+
+def test_a_hashed_name_is_followed_without_annotations(compare_trees: Compare) -> None:
+    def tree(digest: str, size: str) -> Trees:
+        body = fleet.checkpointing(digest, size)
+        del body["metadata"]["annotations"]
+        return {"a": fleet.cluster("a", body)}
+
+    (change,) = compare_trees(tree("7c1d09aa", "50Gi"), tree("a09ef321", "60Gi")).changes
+    assert change.verb is Verb.REPLACE
+
+
+def test_fields_that_carry_the_new_name_are_set_apart(compare_trees: Compare) -> None:
+    new = {"a": fleet.cluster("a", fleet.jobset("llama-70b-r2"))}
+    (change,) = compare_trees({"a": fleet.cluster("a", fleet.jobset())}, new).changes
+    assert [(field.new, field.follows) for field in change.fields] == [("llama-70b-r2", True)]
+
+
+def test_a_run_that_is_added_beside_the_old_one_is_an_addition(compare_trees: Compare) -> None:
+    old = {"a": fleet.cluster("a", fleet.jobset())}
+    new = {"a": fleet.cluster("a", fleet.jobset(), fleet.jobset("llama-70b-r2"))}
+    assert verbs(compare_trees(old, new)) == [("add", "JobSet", "llama-70b-r2")]
+
+
+def test_an_object_under_another_name_is_a_move(compare_trees: Compare) -> None:
+    old = {"a": fleet.cluster("a", fleet.cluster_queue(name="training"))}
+    new = {"a": fleet.cluster("a", fleet.cluster_queue(64, name="research"))}
+    (change,) = compare_trees(old, new).changes
+    assert (change.verb, change.impact) == (Verb.MOVE, Impact.REQUEUE)
+    assert change.previous is not None
+    assert change.previous.name == "training"
+
+
+def test_an_object_with_nothing_in_common_is_not_a_move(compare_trees: Compare) -> None:
+    def widget(name: str, **spec: int) -> dict[str, Any]:
+        meta = {"name": name}
+        return {"apiVersion": "x.io/v1", "kind": "Widget", "metadata": meta, "spec": spec}
+
+    old = {"a": fleet.cluster("a", widget("one", a=1, b=2))}
+    new = {"a": fleet.cluster("a", widget("two", c=3, d=4))}
+    assert verbs(compare_trees(old, new)) == [
+        ("add", "Widget", "two"),
+        ("delete", "Widget", "one"),
+    ]
+
+
+def test_an_object_that_changes_the_cluster_is_a_move(compare_trees: Compare) -> None:
+    job = fleet.jobset()
+    old = {"a": fleet.cluster("a", fleet.flavor(), job), "b": fleet.cluster("b", fleet.flavor())}
+    new = {"a": fleet.cluster("a", fleet.flavor()), "b": fleet.cluster("b", fleet.flavor(), job)}
+    (change,) = compare_trees(old, new).changes
+    assert (change.verb, change.impact) == (Verb.MOVE, Impact.RESTART)
+    assert change.previous is not None
+    assert (change.previous.cluster, change.resource.cluster) == ("a", "b")
+
+
+def test_what_one_of_many_clusters_drops_has_not_moved(compare_trees: Compare) -> None:
+    old, new = fleets("a", "b", "c"), fleets("a", "b", "c")
+    del new["a"][fleet.path_of(fleet.priority_class())]
+    assert verbs(compare_trees(old, new)) == [("delete", "PriorityClass", "high")]
+
+
+def test_another_file_in_the_same_folder_means_nothing(compare_trees: Compare) -> None:
+    old, new = fleets("a"), fleets("a")
+    new["a"]["queueing/renamed.yaml"] = new["a"].pop(fleet.path_of(fleet.flavor()))
+    (change,) = compare_trees(old, new).changes
+    assert (change.verb, change.impact) == (Verb.MOVE, Impact.NONE)
+
+
+def test_another_folder_is_another_argo_cd_application(compare_trees: Compare) -> None:
+    old, new = fleets("a"), fleets("a")
+    path = fleet.path_of(fleet.checkpointing())
+    new["a"]["queueing/x.yaml"] = new["a"].pop(path)
+    (change,) = compare_trees(old, new).changes
+    assert (change.verb, change.impact) == (Verb.MOVE, Impact.RAMDISK_LOSS)
+    assert "Argo CD" in change.why[0]
+
+
+def test_the_same_change_in_many_clusters_is_one_group(compare_trees: Compare) -> None:
+    names = [f"c{n}" for n in range(5)]
+    new = fleets(*names)
+    for objects in new.values():
+        objects[fleet.path_of(fleet.cluster_queue())] = fleet.cluster_queue(64)
+    (group,) = compare_trees(fleets(*names), new).groups
+    assert (len(group.changes), group.clusters, group.varies) == (5, tuple(names), False)
+
+
+def test_various_values_of_one_field_are_one_group_from_a_number_on(
+    compare_trees: Compare,
+) -> None:
+    def groups(count: int) -> Report:
+        names = [f"c{n}" for n in range(count)]
+        new = fleets(*names)
+        for n, objects in enumerate(new.values()):
+            objects[fleet.path_of(fleet.cluster_queue())] = fleet.cluster_queue(n + 1)
+        return compare_trees(fleets(*names), new)
+
+    assert len(groups(VARIES_FROM - 1).groups) == VARIES_FROM - 1
+    (group,) = groups(VARIES_FROM).groups
+    assert group.varies
+
+
+def test_a_new_cluster_is_one_group(compare_trees: Compare) -> None:
+    report = compare_trees(fleets("a"), fleets("a", "b"))
+    (group,) = report.groups
+    assert group.whole_cluster
+    assert report.verbs[Verb.ADD] == 7
+
+
+def test_graver_groups_come_first(compare_trees: Compare) -> None:
+    new = fleets("a", "b")
+    new["a"][fleet.path_of(fleet.local_queue())] = fleet.local_queue("other")
+    new["b"].pop(fleet.path_of(fleet.jobset()))
+    impacts = [group.impact for group in compare_trees(fleets("a", "b"), new).groups]
+    assert impacts == [Impact.RESTART, Impact.COSMETIC]
+
+
+def test_the_report_does_not_depend_on_the_order_of_clusters(compare_trees: Compare) -> None:
+    def change(tree: Trees) -> Trees:
+        out = copy.deepcopy(tree)
+        for n, objects in enumerate(sorted(out)):
+            out[objects][fleet.path_of(fleet.cluster_queue())] = fleet.cluster_queue(n + 40)
+        return out
+
+    one = compare_trees(fleets("a", "b", "c"), change(fleets("a", "b", "c")))
+    two = compare_trees(fleets("c", "a", "b"), change(fleets("c", "b", "a")))
+    assert one.groups == two.groups
+
+
+def test_numbers_beside_a_ram_disk(compare_trees: Compare) -> None:
+    old = {"a": fleet.cluster("a", fleet.checkpointing(size="50Gi"))}
+    new = {"a": fleet.cluster("a", fleet.checkpointing("a09ef321", "60Gi"))}
+    report = compare_trees(old, new)
+    (change,) = report.changes
+    numbers = {line.name: line for line in change.derived}
+    assert (numbers["ramdisk-ratio"].old, numbers["ramdisk-ratio"].new) == (2.0, 2.4)
+    assert numbers["node-memory"].new == pytest.approx(560 / 706 * 100, abs=0.01)
+    assert (change.nodes, change.chips) == (16, 64)
+    assert report.headlines[0][0] is Impact.RAMDISK_LOSS
+    assert "16 nodes (64 chips) of a" in report.headlines[0][1]
+
+
+def test_a_ram_disk_that_is_too_small_is_said(compare_trees: Compare) -> None:
+    old = {"a": fleet.cluster("a", fleet.checkpointing(size="60Gi"))}
+    new = {"a": fleet.cluster("a", fleet.checkpointing("a09ef321", "50Gi"))}
+    report = compare_trees(old, new)
+    assert any("LESS THAN the 2.2× needed" in text for _, text in report.headlines)
+
+
+def test_nodes_of_one_pool_count_once(compare_trees: Compare) -> None:
+    def tree(digest: str, size: str) -> Trees:
+        two = fleet.checkpointing(digest, size)
+        two["metadata"]["name"] = f"second-{digest}-configuration"
+        two["metadata"]["annotations"]["stowplan.dev/config"] = "second"
+        return {"a": fleet.cluster("a", fleet.checkpointing(digest, size), two)}
+
+    report = compare_trees(tree("7c1d09aa", "50Gi"), tree("a09ef321", "60Gi"))
+    assert "on 16 nodes (64 chips)" in report.headlines[0][1]
+
+
+def test_quota_stands_against_capacity(compare_trees: Compare) -> None:
+    def tree(quota: int) -> Trees:
+        other = fleet.cluster_queue(16, name="other")
+        return {"a": fleet.cluster("a", fleet.flavor(), fleet.cluster_queue(quota), other)}
+
+    report = compare_trees(tree(32), tree(64))
+    (line,) = report.changes[0].derived
+    assert (line.old, line.new, line.exceeded) == (32, 64, True)
+    assert line.text == "64 on the nodes of v6e; all queues together 80, 16 MORE THAN there are"
+
+
+def test_a_deleted_priority_class_names_the_jobs_that_need_it(compare_trees: Compare) -> None:
+    new = fleets("a")
+    new["a"].pop(fleet.path_of(fleet.priority_class()))
+    (change,) = compare_trees(fleets("a"), new).changes
+    assert [line.new for line in change.derived] == [1]
+    assert "train/llama-70b-r1" in change.derived[0].text
+
+
+def test_a_waiver_is_a_headline(compare_trees: Compare) -> None:
+    new = fleets("a")
+    new["a"]["cluster.yaml"]["spec"]["waivers"] = [
+        {
+            "rule": "JOB012",
+            "resource": "JobSet train/*",
+            "reason": "old image",
+            "owner": "team-a",
+            "expires": "2027-03-31",
+        }
+    ]
+    report = compare_trees(fleets("a"), new)
+    assert report.headlines[-1][1] == (
+        "New waiver: JOB012 for JobSet train/*, by team-a, until 2027-03-31: old image (a)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("v6e-7c1d09aa-configuration", "v6e-configuration"),
+        ("llama-70b-r12", "llama-70b"),
+        ("llama-70b-1a2b3c4d", "llama-70b"),
+        ("default-queue", "default-queue"),
+        ("feedface", "feedface"),
+        ("team-deadbeef", "team-deadbeef"),
+        ("tpu-v6e", "tpu-v6e"),
+    ],
+)
+def test_what_counts_as_generated_in_a_name(name: str, stem: str) -> None:
+    assert name_stem(name) == stem
