@@ -39,9 +39,10 @@ KNOWN: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         OURS,
-        r"(nominalQuota|replicatedJobs\[\d+\]\.name) is required and missing",
-        "The mutating webhooks decode and encode the object, which fills in an empty value before"
-        " the schema is asked: a quota of 0, a job without a name. Nobody means that.",
+        r"(nominalQuota|replicatedJobs\[\d+\]\.name|admissionMode|admissionChecks\[\d+\]\.name) is"
+        r" required and missing|spec\.cohort(Name)?: '' does not match",
+        "The mutating webhooks decode and encode the object before the schema is asked, which fills"
+        " in or drops an empty value: a quota of 0, a job without a name. Nobody means that.",
     ),
     KnownDifference(
         OURS,
