@@ -120,7 +120,7 @@ class FieldReader:
         return None if value is None else self._whole(key, value, low, high, None)
 
     def integers(self, key: str, low: int, high: int) -> tuple[int, ...] | None:
-        """A list of whole numbers within bounds, or None where absent or not usable."""
+        """The list's whole numbers within bounds (others are problems), or None where absent."""
         self.taken.add(key)
         field = self.fields.get(key)
         if field is None:
@@ -130,8 +130,7 @@ class FieldReader:
                 self.problem(key, "expected a list of node ranks, found a single value")
             return None
         values = [self._whole(key, e.text, low, high, e) for e in field.value]
-        good = [value for value in values if value is not None]
-        return tuple(good) if len(good) == len(values) else None
+        return tuple(value for value in values if value is not None)
 
     def _whole(self, key: str, text: str, low: int, high: int, at: Scalar | None) -> int | None:
         if at is None:

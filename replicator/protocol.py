@@ -109,6 +109,9 @@ class NameKind(StrEnum):
     RESTORE = "restore"
 
 
+_KINDS: Final = frozenset(kind.value for kind in NameKind)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class CheckpointName:
     """`<job>-s<step>-n<node>-w<worker>.<kind>`: one shard of one step."""
@@ -143,7 +146,7 @@ def parse_checkpoint_name(name: str, job_name: str | None = None) -> CheckpointN
         job_name: if given, names of any other job give None too.
     """
     match = _NAME.fullmatch(name)
-    if match is None or match["kind"] not in NameKind or not is_safe_job_name(match["job"]):
+    if match is None or match["kind"] not in _KINDS or not is_safe_job_name(match["job"]):
         return None
     if job_name is not None and match["job"] != job_name:
         return None
@@ -201,10 +204,9 @@ def parse_step_directory(name: str) -> int | None:
 
 
 def temporary_name(final_name: str, unique: str) -> str:
-    """A name to write under before the rename: never taken for a final one, here or by the
-    reference.
+    """A name to write under before the rename, which nobody takes for a final one.
 
-    `unique` (letters and digits) keeps two writers apart, which the reference's plain `.tmp` does not.
+    `unique` (letters and digits) keeps two writers apart; the reference's plain `.tmp` does not.
     """
     if not unique.isalnum() or not unique.isascii():
         raise ProtocolError(f"{unique!r}: expected letters and digits")
@@ -221,7 +223,7 @@ def survives_cleanup(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Prerestore:
-    """Content of `replicator.prerestore`; no step = nothing to restore, no backup = from the cluster."""
+    """Content of `replicator.prerestore`: no step = nothing to restore, no backup = in-cluster."""
 
     step: int | None = None
     backup: str | None = None
