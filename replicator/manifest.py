@@ -88,6 +88,11 @@ class ShardManifest:
         text = _json({"files": tree, "directories": list(self.empty_directories)})
         return ("D" if self.is_directory else "") + blake3(text).hexdigest()
 
+    @property
+    def storage_name(self) -> str:
+        """What a backup calls this shard's data: names that two different trees never share."""
+        return self.content_digest if self.is_directory else self.data_hash
+
     def to_bytes(self) -> bytes:
         """Canonical form: equal manifests give equal bytes; a checksum guards the text."""
         shard = _json(self._document())

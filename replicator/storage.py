@@ -1,0 +1,302 @@
+"""Objects of the backup tier, on a mounted path or in a cloud's object storage (obstore).
+
+Three promises that everything above relies on:
+
+* An object is there whole or not at all: every store's put is atomic, larger objects go up as a
+  multipart upload that is given up when the data turns out wrong half-way.
+* Nothing needs a rename of directories, which only hierarchical buckets can do atomically.
+* Credentials are named by the caller. A cloud library would otherwise search environment, home
+  directory and metadata server, and back up to an account nobody chose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import obstore
+from blake3 import blake3
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+
+from replicator.credentials import Credentials, StorageConfigError, open_object_store
+from replicator.errors import ReplicatorError
+
+__all__ = [
+    "Credentials",
+    "ObjectStorage",
+    "StorageConfigError",
+    "StorageError",
+    "StoredDataError",
+]
+
+PART_BYTES: Final = 8 * 1024 * 1024
+"""Size of a part of a multipart upload, and the largest object sent in one request."""
+READ_ATTEMPTS: Final = 4
+"""How often a download is taken up again where it broke off before it counts as failed."""
+READ_CHUNK_BYTES: Final = 4 * 1024 * 1024
+
+Throttle = Callable[[int], Awaitable[None]]
+
+
+class StorageError(ReplicatorError):
+    """The backup tier could not be read or written; trying again later may help."""
+
+
+class StoredDataError(ReplicatorError):
+    """An object is not what its manifest says (missing, truncated or changed); retrying will not
+    help."""
+
+
+async def _no_throttle(_: int) -> None:
+    return None
+
+
+class ObjectStorage:
+    """Reads and writes whole objects under one URL. Paths are relative, with `/` between."""
+
+    def __init__(self, store: Any, url: str, throttle: Throttle = _no_throttle) -> None:
+        self._store = store
+        self._throttle = throttle
+        self.url = url
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        credentials: Credentials | None = None,
+        *,
+        timeout: timedelta = timedelta(seconds=30),
+        retry_timeout: timedelta = timedelta(minutes=3),
+        max_retries: int = 10,
+        throttle: Throttle = _no_throttle,
+    ) -> ObjectStorage:
+        """Open `file:///path`, `gs://bucket/dir`, `s3://bucket/dir` or `az://container/dir`.
+
+        Args:
+            url: where; the path is optional for buckets.
+            credentials: who; required for everything but `file://`.
+            timeout: for one request, or one read of a body.
+            retry_timeout: how long one request is retried (on throttling and server errors).
+            max_retries: how often at most.
+            throttle: awaited with the number of bytes before each piece goes up or after it came
+            down.
+
+        Raises:
+            StorageConfigError: unusable URL, or credentials that do not fit it.
+        """
+        store = open_object_store(
+            url, credentials, timeout=timeout, retry_timeout=retry_timeout, max_retries=max_retries
+        )
+        return cls(store, url, throttle)
+
+    async def list(self, prefix: str) -> dict[str, int]:
+        """Every object under `prefix/`, path to size.
+
+        Empty objects that stand for a directory (as FUSE mounts of buckets create) are left out.
+        """
+        found: dict[str, int] = {}
+        with self._reporting("list", prefix):
+            async for chunk in obstore.list(self._store, f"{prefix}/", chunk_size=1000):
+                found.update((entry["path"], entry["size"]) for entry in chunk)
+        parents = {parent for path in found for parent in _parents(path)}
+        return {path: size for path, size in found.items() if size or path not in parents}
+
+    async def list_directories(self, prefix: str) -> tuple[str, ...]:
+        """Names of the directories right under `prefix` (may be empty for the top), sorted."""
+        with self._reporting("list", prefix):
+            result = await obstore.list_with_delimiter_async(self._store, prefix or None)
+        return tuple(sorted(path.rpartition("/")[2] for path in result["common_prefixes"]))
+
+    async def read_bytes(self, path: str, *, limit: int) -> bytes | None:
+        """A small object's content, or None where there is none.
+
+        Raises:
+            StorageError: it cannot be read.
+            StoredDataError: larger than `limit` bytes.
+        """
+        with self._reporting("read", path):
+            try:
+                result = await obstore.get_async(self._store, path)
+            except (FileNotFoundError, NotFoundError):
+                return None
+            if (size := result.meta["size"]) > limit:
+                raise StoredDataError(f"{self._shown(path)}: {size} bytes; limit {limit}")
+            return bytes(await result.bytes_async())
+
+    async def write_bytes(self, path: str, content: bytes, *, only_new: bool = False) -> bool:
+        """Write a small object whole; with `only_new`, False and no change where there is one."""
+        await self._throttle(len(content))
+        mode: Any = "create" if only_new else "overwrite"
+        with self._reporting("write", path):
+            try:
+                await obstore.put_async(self._store, path, content, mode=mode, use_multipart=False)
+            except AlreadyExistsError:
+                return False
+        return True
+
+    async def write_file(self, path: str, source: Path, *, size: int, digest: str) -> None:
+        """Upload a file, provided that it is what it should be.
+
+        Size and BLAKE3 are taken from the very bytes that go up. If they differ, the upload is
+        given up and no object appears.
+
+        Raises:
+            StoredDataError: the local file is not what `size` and `digest` say.
+            StorageError: the upload failed.
+            OSError: the file cannot be read.
+        """
+        with source.open("rb", buffering=0) as file:
+            if size <= PART_BYTES:
+                # One byte more than expected, so that a longer file shows.
+                content = await asyncio.to_thread(_read_up_to, file, size + 1)
+                if len(content) != size or blake3(content).hexdigest() != digest:
+                    raise StoredDataError(f"{source}: changed since its manifest was written")
+                await self.write_bytes(path, content)
+                return
+            parts = _checked_parts(file, source, size, digest, self._throttle)
+            with self._reporting("write", path):
+                await obstore.put_async(
+                    self._store, path, parts, chunk_size=PART_BYTES, use_multipart=True
+                )
+
+    async def read_file(
+        self, path: str, destination: Path, *, size: int, digest: str | None
+    ) -> str:
+        """Download an object into a new file, hashing on the way; returns its BLAKE3 in hex.
+
+        A broken transfer is taken up where it stopped. The file is written to disk (fsync) before
+        this returns; after an error what has been written is left for the caller to clear away.
+
+        Raises:
+            StoredDataError: the object is missing or not what `size` and `digest` say.
+            StorageError: it cannot be read.
+            OSError: the file cannot be written, or exists already.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(destination, flags, 0o644)
+        try:
+            found = await self._read_checked(path, fd, size, digest)
+            await asyncio.to_thread(os.fsync, fd)
+        finally:
+            os.close(fd)
+        return found
+
+    async def hash_file(self, path: str, *, size: int, digest: str | None) -> str:
+        """Read an object without keeping it; arguments, result and errors as `read_file`."""
+        return await self._read_checked(path, None, size, digest)
+
+    async def _read_checked(self, path: str, fd: int | None, size: int, digest: str | None) -> str:
+        hasher = blake3()
+        received = await self._receive(path, fd, hasher, size)
+        if received != size:
+            raise StoredDataError(f"{self._shown(path)}: {received} bytes; expected {size}")
+        found = hasher.hexdigest()
+        if digest is not None and found != digest:
+            raise StoredDataError(f"{self._shown(path)}: BLAKE3 {found}; expected {digest}")
+        return found
+
+    async def _receive(self, path: str, fd: int | None, hasher: blake3, size: int) -> int:
+        received, attempts = 0, 0
+        while True:
+            before = received
+            try:
+                async for chunk in self._stream(path, received, size):
+                    if received + len(chunk) > size:
+                        raise StoredDataError(f"{self._shown(path)}: longer than {size} bytes")
+                    await asyncio.to_thread(_take, fd, hasher, chunk)
+                    received += len(chunk)
+                    await self._throttle(len(chunk))
+                if received == size:
+                    return received
+                raise ConnectionError(f"the transfer ended after {received} of {size} bytes")
+            except (FileNotFoundError, NotFoundError):
+                raise StoredDataError(f"{self._shown(path)}: no such object") from None
+            except (BaseError, ConnectionError, TimeoutError) as error:
+                # Progress earns new patience: a slow store that keeps sending is not a broken one.
+                attempts = 1 if received > before else attempts + 1
+                if attempts >= READ_ATTEMPTS:
+                    raise StorageError(
+                        f"cannot read {self._shown(path)}: {_first_line(error)}"
+                    ) from error
+                await asyncio.sleep(0.1 * 2**attempts)
+
+    async def _stream(self, path: str, start: int, size: int) -> AsyncIterator[memoryview]:
+        options: Any = {"range": {"offset": start}} if start else {}
+        result = await obstore.get_async(self._store, path, options=options)
+        if result.meta["size"] != size:
+            found = result.meta["size"]
+            raise StoredDataError(f"{self._shown(path)}: {found} bytes; expected {size}")
+        async for chunk in result.stream(min_chunk_size=READ_CHUNK_BYTES):
+            yield memoryview(chunk)
+
+    async def delete(self, paths: Iterable[str]) -> None:
+        """Delete objects; those that are gone already are no error (so it can be repeated)."""
+        for path in paths:
+            with self._reporting("delete", path), suppress(FileNotFoundError, NotFoundError):
+                await obstore.delete_async(self._store, path)
+
+    @contextmanager
+    def _reporting(self, action: str, path: str) -> Iterator[None]:
+        """Whatever the store raises becomes a StorageError that says what was tried where."""
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            raise StorageError(
+                f"cannot {action} {self._shown(path)}: {_first_line(error)}"
+            ) from error
+
+    def _shown(self, path: str) -> str:
+        return f"{self.url.rstrip('/')}/{path}"
+
+
+def _first_line(error: Exception) -> str:
+    """obstore appends a debug dump of many lines, which may hold request headers."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _parents(path: str) -> Iterable[str]:
+    end = path.rfind("/")
+    while end > 0:
+        yield path[:end]
+        end = path.rfind("/", 0, end)
+
+
+def _read_up_to(file: Any, wanted: int) -> bytes:
+    pieces = []
+    while wanted and (piece := file.read(wanted)):
+        pieces.append(piece)
+        wanted -= len(piece)
+    return b"".join(pieces)
+
+
+async def _checked_parts(
+    file: Any, source: Path, size: int, digest: str, throttle: Throttle
+) -> AsyncIterator[bytes]:
+    """The file in parts; raises in place of the last one if the whole is not as expected."""
+    hasher = blake3()
+    sent = 0
+    held: bytes | None = None
+    while part := await asyncio.to_thread(_read_up_to, file, PART_BYTES):
+        await asyncio.to_thread(hasher.update, part)
+        sent += len(part)
+        if held is not None:
+            await throttle(len(held))
+            yield held
+        held = part
+    if sent != size or hasher.hexdigest() != digest:
+        raise StoredDataError(f"{source}: changed since its manifest was written")
+    if held is not None:
+        await throttle(len(held))
+        yield held
+
+
+def _take(fd: int | None, hasher: blake3, chunk: memoryview) -> None:
+    hasher.update(chunk)
+    view = chunk
+    while fd is not None and view:
+        view = view[os.write(fd, view) :]
