@@ -1,0 +1,388 @@
+"""The backups of one job: write, list, judge, verify, read back, and force one with
+restore.version.
+
+Order of writing is what makes a backup trustworthy: `backup.format` first, then data, then `.meta`,
+then `.manifest`. Order of deleting is the reverse. Stopping anywhere leaves something incomplete,
+never something that only looks complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from replicator.backup_index import (
+    BackupFiles,
+    BackupIndex,
+    BackupStep,
+    build_index,
+    small_files,
+)
+from replicator.config import is_safe_job_name
+from replicator.digest import ShardContent, orbax_hash, read_content, reference_hash
+from replicator.errors import ProtocolError, ReplicatorError
+from replicator.manifest import MAX_MANIFEST_BYTES, ManifestFile, ShardManifest
+from replicator.protocol import (
+    BACKUP_FORMAT_FILE,
+    MAX_SMALL_FILE_BYTES,
+    RESTORE_VERSION_FILE,
+    CheckpointName,
+    NameKind,
+    data_name,
+    parse_backup_name,
+    parse_checkpoint_name,
+    parse_restore_version,
+)
+from replicator.storage import ObjectStorage, StoredDataError
+
+T = TypeVar("T")
+
+PARALLEL_OBJECTS: Final = 16
+"""Small objects read or written at the same time."""
+PARALLEL_FILES: Final = 4
+"""Data files transferred at the same time; the reference throttles backups likewise, so that they
+do not slow down training."""
+BACKUP_FORMAT: Final = json.dumps({"format": 1, "manifests": True}).encode() + b"\n"
+
+
+class BackupNotFoundError(ReplicatorError):
+    """There is no backup of that name."""
+
+
+class BackupIncompleteError(ReplicatorError):
+    """A backup cannot be restored; says what is missing."""
+
+    def __init__(self, job_name: str, backup: str, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        shown = "".join(f"\n  {problem}" for problem in problems)
+        super().__init__(f"backup {backup} of job {job_name} is not complete:{shown}")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedShard:
+    """A shard as it was downloaded; `manifest` is None for a backup of the public reference."""
+
+    content: ShardContent
+    manifest: ShardManifest | None
+
+
+class JobBackups:
+    """All backups of one job in one place."""
+
+    def __init__(self, storage: ObjectStorage, job_name: str) -> None:
+        if not is_safe_job_name(job_name):
+            raise ProtocolError(f"job name {job_name!r} cannot be used in paths")
+        self.job_name = job_name
+        self._storage = storage
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def names(self) -> tuple[str, ...]:
+        """Every backup's name, newest first; other entries are not backups.
+
+        Raises:
+            StorageError: the listing failed.
+        """
+        found = await self._storage.list_directories(self.job_name)
+        return tuple(sorted((n for n in found if parse_backup_name(n) is not None), reverse=True))
+
+    async def index(
+        self, backup: str, *, nodes: int | None = None, workers_per_node: int | None = None
+    ) -> BackupIndex:
+        """Judge a backup by its listing and small files; no data is read.
+
+        Args:
+            backup: its name.
+            nodes: see `build_index`.
+            workers_per_node: see `build_index`.
+
+        Raises:
+            BackupNotFoundError: nothing is there under this name.
+            StorageError: something could not be read.
+        """
+        time = parse_backup_name(backup)
+        if time is None:
+            raise BackupNotFoundError(f"{backup!r} is no backup's name (YYYY-MM-DD_HH-MM)")
+        prefix = f"{self.job_name}/{backup}/"
+        listing = {
+            path.removeprefix(prefix): size
+            for path, size in (await self._storage.list(prefix.rstrip("/"))).items()
+        }
+        if not listing:
+            raise BackupNotFoundError(f"job {self.job_name} has no backup {backup}")
+        names = small_files(self.job_name, listing)
+        contents = await _gather(PARALLEL_OBJECTS, (self._small(prefix, name) for name in names))
+        files = BackupFiles(listing, dict(zip(names, contents, strict=True)))
+        return build_index(
+            self.job_name, backup, time, files, nodes=nodes, workers_per_node=workers_per_node
+        )
+
+    async def _small(self, prefix: str, name: str) -> bytes | None:
+        parsed = parse_checkpoint_name(name)
+        is_manifest = parsed is not None and parsed.kind is NameKind.MANIFEST
+        limit = MAX_MANIFEST_BYTES if is_manifest else MAX_SMALL_FILE_BYTES
+        return await self._storage.read_bytes(prefix + name, limit=limit)
+
+    async def newest_complete(
+        self, *, nodes: int | None = None, workers_per_node: int | None = None
+    ) -> tuple[BackupIndex, BackupStep] | None:
+        """The newest backup that can be restored, or None where there is none.
+
+        Raises:
+            StorageError: something could not be read; that is not the same as "no backup".
+        """
+        for name in await self.names():
+            try:
+                index = await self.index(name, nodes=nodes, workers_per_node=workers_per_node)
+            except BackupNotFoundError:
+                continue  # pruned since the listing
+            if (step := index.newest_complete) is not None:
+                return index, step
+        return None
+
+    async def download_shard(
+        self, backup: str, step: BackupStep, node_rank: int, worker: int, destination: Path
+    ) -> VerifiedShard:
+        """Fetch one shard's data to a new path, verified byte by byte.
+
+        Against its manifest where there is one; else against the hash that it is named by, which
+        for a directory of the public reference does not cover file names.
+
+        Args:
+            backup: its name.
+            step: from `index`.
+            node_rank: whose shard.
+            worker: whose shard.
+            destination: does not exist yet; after an error the caller clears it away.
+
+        Raises:
+            StoredDataError: missing or not as saved.
+            OrbaxHashUnavailableError: an Orbax shard of the reference, and no tensorstore to
+            check it. StorageError: it could not be read. OSError: it could not be written.
+        """
+        stored = step.shards.get((node_rank, worker))
+        if stored is None:
+            raise StoredDataError(f"backup {backup}: no shard of node {node_rank} worker {worker}")
+        manifest = step.manifests.get(stored)
+        source = f"{self.job_name}/{backup}/{data_name(stored)}"
+        if manifest is not None:
+            await self._download(source, manifest.files, manifest.empty_directories, destination)
+            content = ShardContent(
+                manifest.is_directory, manifest.files, manifest.empty_directories
+            )
+            return VerifiedShard(content, manifest)
+        objects = step.data.get(stored, {})
+        unchecked = [ManifestFile(path, size, "") for path, size in sorted(objects.items())]
+        await self._download(source, unchecked, (), destination)
+        content = await asyncio.to_thread(_check_reference_data, destination, stored)
+        return VerifiedShard(content, None)
+
+    async def _download(
+        self,
+        source: str,
+        files: Iterable[ManifestFile],
+        directories: Iterable[str],
+        destination: Path,
+    ) -> None:
+        files = list(files)
+        is_single = [file.path for file in files] == [""]
+        if not is_single:
+            folders = {destination / d for d in directories}
+            folders |= {(destination / file.path).parent for file in files}
+            destination.mkdir()
+            for folder in sorted(folders):
+                folder.mkdir(parents=True, exist_ok=True)
+        await _gather(
+            PARALLEL_FILES,
+            (
+                self._storage.read_file(
+                    f"{source}/{file.path}" if file.path else source,
+                    destination / file.path if file.path else destination,
+                    size=file.size,
+                    digest=file.blake3 or None,
+                )
+                for file in files
+            ),
+        )
+
+    async def verify(self, backup: str, step: BackupStep) -> tuple[str, ...]:
+        """Read all data of one step and compare it with what was saved; nothing is kept.
+
+        Returns:
+            What is wrong, the step's known problems first; empty = every byte is as it was saved.
+
+        Raises:
+            StorageError: something could not be read, so nothing can be said.
+        """
+        problems = list(step.problems)
+        for stored in sorted(set(step.shards.values())):
+            try:
+                await self._verify_data(backup, step, stored)
+            except StoredDataError as error:
+                problems.append(str(error))
+        return tuple(problems)
+
+    async def _verify_data(self, backup: str, step: BackupStep, stored: str) -> None:
+        source = f"{self.job_name}/{backup}/{data_name(stored)}"
+        manifest = step.manifests.get(stored)
+        if manifest is None:
+            key = next(key for key, value in step.shards.items() if value == stored)
+            with tempfile.TemporaryDirectory(prefix="verify-") as scratch:
+                await self.download_shard(backup, step, *key, Path(scratch) / "data")
+            return
+        await _gather(
+            PARALLEL_FILES,
+            (
+                self._storage.hash_file(
+                    f"{source}/{file.path}" if file.path else source,
+                    size=file.size,
+                    digest=file.blake3,
+                )
+                for file in manifest.files
+            ),
+        )
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def upload_shard(self, backup: str, manifest: ShardManifest, source: Path) -> None:
+        """Back up one shard; safe to repeat after a crash or an error at any point.
+
+        Raises:
+            StoredDataError: the local data is not what the manifest says; no `.meta` is written.
+            StorageError: the upload failed.
+            OSError: the data cannot be read.
+        """
+        self._check_own(backup, manifest.job_name)
+        prefix = f"{self.job_name}/{backup}"
+        name = CheckpointName(
+            self.job_name, manifest.step, manifest.node_rank, manifest.worker, NameKind.META
+        )
+        stored = manifest.storage_name
+        target = f"{prefix}/{data_name(stored)}"
+        await self._storage.write_bytes(f"{prefix}/{BACKUP_FORMAT_FILE}", BACKUP_FORMAT)
+        await _gather(
+            PARALLEL_FILES,
+            (
+                self._storage.write_file(
+                    f"{target}/{file.path}" if file.path else target,
+                    source / file.path if file.path else source,
+                    size=file.size,
+                    digest=file.blake3,
+                )
+                for file in manifest.files
+            ),
+        )
+        await self._storage.write_bytes(f"{prefix}/{name}", stored.encode())
+        last = f"{prefix}/{name.of_kind(NameKind.MANIFEST)}"
+        await self._storage.write_bytes(last, manifest.to_bytes())
+
+    async def upload_meta(
+        self, backup: str, step: int, node_rank: int, worker: int, stored: str
+    ) -> None:
+        """Say that a shard is the same data that another node backs up under `stored`.
+
+        For jobs that promise data parallelism: one group of nodes stores the data, the others this.
+        `stored` is the storing node's `ShardManifest.storage_name`.
+        """
+        self._check_own(backup, self.job_name)
+        prefix = f"{self.job_name}/{backup}"
+        name = CheckpointName(self.job_name, step, node_rank, worker, NameKind.META)
+        data_name(stored)  # refuses what is no hash
+        await self._storage.write_bytes(f"{prefix}/{BACKUP_FORMAT_FILE}", BACKUP_FORMAT)
+        await self._storage.write_bytes(f"{prefix}/{name}", stored.encode())
+
+    def _check_own(self, backup: str, job_name: str) -> None:
+        if parse_backup_name(backup) is None:
+            raise ProtocolError(f"{backup!r} is no backup's name (YYYY-MM-DD_HH-MM)")
+        if job_name != self.job_name:
+            raise ProtocolError(f"a shard of job {job_name} in the backups of {self.job_name}")
+
+    async def delete(self, backup: str) -> None:
+        """Delete a backup: what makes it complete first, so that it never looks whole again."""
+        if parse_backup_name(backup) is None:
+            raise ProtocolError(f"{backup!r} is no backup's name (YYYY-MM-DD_HH-MM)")
+        prefix = f"{self.job_name}/{backup}"
+        listing = await self._storage.list(prefix)
+        rank: Mapping[str, int] = {"manifest": 0, "meta": 1}
+        for turn in (0, 1, 2):
+            paths = [p for p in listing if rank.get(p.rpartition(".")[2], 2) == turn]
+            await self._storage.delete(paths)
+
+    # --- restore.version --------------------------------------------------------------------------
+
+    async def read_restore_version(self) -> str | None:
+        """The backup that must be restored, or None where the choice is free.
+
+        Raises:
+            ProtocolError: the file is there but names no backup. Keep all data and refuse.
+            StorageError: it could not be read.
+        """
+        path = f"{self.job_name}/{RESTORE_VERSION_FILE}"
+        content = await self._storage.read_bytes(path, limit=MAX_SMALL_FILE_BYTES)
+        return None if content is None else parse_restore_version(content)
+
+    async def force_restore(
+        self, backup: str, *, nodes: int | None = None, workers_per_node: int | None = None
+    ) -> BackupStep:
+        """Write restore.version, so that the job's next start restores this backup and no other.
+
+        Raises:
+            BackupNotFoundError: there is no such backup; nothing is written.
+            BackupIncompleteError: it cannot be restored; nothing is written.
+            StorageError: something could not be read or written.
+        """
+        index = await self.index(backup, nodes=nodes, workers_per_node=workers_per_node)
+        step = index.newest_complete
+        if step is None:
+            raise BackupIncompleteError(self.job_name, backup, index.problems)
+        path = f"{self.job_name}/{RESTORE_VERSION_FILE}"
+        await self._storage.write_bytes(path, backup.encode())
+        return step
+
+    async def clear_restore_version(self, backup: str) -> bool:
+        """Remove restore.version after the forced backup was restored and a newer step saved.
+
+        Returns:
+            False, with nothing changed, where it meanwhile names another backup or is gone.
+        """
+        if await self.read_restore_version() != backup:
+            return False
+        await self._storage.delete([f"{self.job_name}/{RESTORE_VERSION_FILE}"])
+        return True
+
+
+def _check_reference_data(path: Path, stored: str) -> ShardContent:
+    """Compare data with the hash the public reference named it by."""
+    content = read_content(path)
+    found = reference_hash(content)
+    if found != stored and content.is_directory:
+        found = orbax_hash(path) or found
+    if found != stored:
+        raise StoredDataError(f"{stored}.data: its content hashes to {found}")
+    return content
+
+
+async def _gather(limit: int, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Results in order, at most `limit` running; the first error stops the rest and is raised."""
+    waiting = list(coroutines)
+    gate = asyncio.Semaphore(limit)
+
+    async def run(coroutine: Coroutine[Any, Any, T]) -> T:
+        async with gate:
+            return await coroutine
+
+    tasks = [asyncio.ensure_future(run(coroutine)) for coroutine in waiting]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for coroutine in waiting:
+            coroutine.close()  # those that never got through the gate
+        raise
