@@ -265,7 +265,13 @@ def data_hash(path: Path, framework: Framework, content: ShardContent) -> str:
 
 
 def build_manifest(
-    content: ShardContent, config: ReplicatorConfig, *, step: int, worker: int, data_hash: str
+    content: ShardContent,
+    config: ReplicatorConfig,
+    *,
+    step: int,
+    worker: int,
+    data_hash: str,
+    epoch: int = 0,
 ) -> ShardManifest:
     """The manifest of a shard that this node has just saved."""
     return ShardManifest(
@@ -280,6 +286,7 @@ def build_manifest(
         files=content.files,
         empty_directories=content.empty_directories,
         assume_data_parallelism=config.assume_data_parallelism,
+        epoch=epoch,
     )
 
 

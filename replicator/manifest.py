@@ -62,6 +62,8 @@ class ShardManifest:
     empty_directories: tuple[str, ...] = ()
     """Sorted; directories that hold files are implied by these."""
     assume_data_parallelism: int | None = None
+    epoch: int = 0
+    """Which start of the job saved it, counted by the agents; 0 where nobody counted."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -103,6 +105,7 @@ class ShardManifest:
             "format": MANIFEST_FORMAT,
             "job-name": self.job_name,
             "job-uid": self.job_uid,
+            "epoch": self.epoch,
             "step": self.step,
             "node-rank": self.node_rank,
             "worker": self.worker,
@@ -163,6 +166,7 @@ _NONE: Final = type(None)
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "job_name": (str,),
     "job_uid": (str, _NONE),
+    "epoch": (int,),
     "step": (int,),
     "node_rank": (int,),
     "worker": (int,),
@@ -200,6 +204,7 @@ def _file(entry: object) -> ManifestFile:
 def _check(manifest: ShardManifest) -> None:
     ranges: tuple[tuple[str, int, int, int], ...] = (
         ("step", manifest.step, 0, 2**63 - 1),
+        ("epoch", manifest.epoch, 0, 2**63 - 1),
         ("nodes", manifest.nodes, 1, 2**31),
         ("node-rank", manifest.node_rank, 0, manifest.nodes - 1),
         ("workers-per-node", manifest.workers_per_node, 1, 2**31),

@@ -27,6 +27,7 @@ from replicator.credentials import Credentials, StorageConfigError, open_object_
 from replicator.errors import ReplicatorError
 
 __all__ = [
+    "BackupTierError",
     "Credentials",
     "ObjectStorage",
     "StorageConfigError",
@@ -43,13 +44,25 @@ READ_CHUNK_BYTES: Final = 4 * 1024 * 1024
 Throttle = Callable[[int], Awaitable[None]]
 
 
-class StorageError(ReplicatorError):
-    """The backup tier could not be read or written; trying again later may help."""
+class BackupTierError(ReplicatorError):
+    """Base of everything that goes wrong with backups."""
+
+    transient = False
+    """Whether trying again later may help."""
 
 
-class StoredDataError(ReplicatorError):
-    """An object is not what its manifest says (missing, truncated or changed); retrying will not
-    help."""
+class StorageError(BackupTierError):
+    """The backup tier could not be read or written."""
+
+    transient = True
+
+
+class StoredDataError(BackupTierError):
+    """An object is not what its manifest says: missing, truncated or changed."""
+
+    def __init__(self, message: str, *, missing: bool = False) -> None:
+        self.missing = missing
+        super().__init__(message)
 
 
 async def _no_throttle(_: int) -> None:
@@ -215,7 +228,9 @@ class ObjectStorage:
                     return received
                 raise ConnectionError(f"the transfer ended after {received} of {size} bytes")
             except (FileNotFoundError, NotFoundError):
-                raise StoredDataError(f"{self._shown(path)}: no such object") from None
+                raise StoredDataError(
+                    f"{self._shown(path)}: no such object", missing=True
+                ) from None
             except (BaseError, ConnectionError, TimeoutError) as error:
                 # Progress earns new patience: a slow store that keeps sending is not a broken one.
                 attempts = 1 if received > before else attempts + 1
