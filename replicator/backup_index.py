@@ -1,10 +1,10 @@
 """What a backup holds and whether it is complete, from its listing and small files (no I/O here).
 
 Layout of a backup, `<job>/<YYYY-MM-DD_HH-MM>/`: the same `.meta` and `.data` names as in the local
-directory. Ours adds `backup.format` (written first) and a `.manifest` per stored shard (written
-last), so that no state half-way looks complete; and it names `.data` entries by
-`ShardManifest.storage_name`, which tells apart trees that the reference's hash does not. The public
-reference never recomputes those names, so it restores such a backup like its own.
+directory. Ours adds `backup.format` (written first), a `.manifest` per stored shard and
+`backup.seal` (written last), so that no state half-way looks complete; and it names `.data` entries
+by `ShardManifest.storage_name`, which tells apart trees that the reference's hash does not. The
+public reference never recomputes those names, so it restores such a backup like its own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from replicator.backup_seal import BackupSeal, ShardKey
 from replicator.manifest import ShardManifest, check_relative_path
 from replicator.protocol import (
     BACKUP_FORMAT_FILE,
+    BACKUP_SEAL_FILE,
     CheckpointName,
     ManifestError,
     NameKind,
@@ -25,9 +27,6 @@ from replicator.protocol import (
     parse_data_name,
     parse_meta,
 )
-
-ShardKey = tuple[int, int]
-"""Node rank and worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,8 @@ class BackupStep:
     data: Mapping[str, Mapping[str, int]]
     """Objects of each stored name: path below it (empty for a single file) to size in bytes."""
     problems: tuple[str, ...]
+    epoch: int = 0
+    """See `ShardManifest.epoch`."""
 
     @property
     def complete(self) -> bool:
@@ -65,7 +66,8 @@ class BackupIndex:
     name: str
     time: datetime.datetime
     steps: tuple[BackupStep, ...]
-    has_manifests: bool
+    ours: bool
+    """Written by this package (manifests, seal) rather than by the public reference."""
 
     @property
     def newest_complete(self) -> BackupStep | None:
@@ -91,7 +93,8 @@ class BackupFiles:
 
     listing: Mapping[str, int]
     small: Mapping[str, bytes | None]
-    """Content of every `.meta` and `.manifest`; None where it vanished after the listing."""
+    """Content of the seal and of every `.meta` and `.manifest`; None where it has vanished
+    since."""
 
 
 @dataclass(slots=True)
@@ -106,8 +109,11 @@ def small_files(job_name: str, listing: Mapping[str, int]) -> list[str]:
     return [
         name
         for name in listing
-        if (parsed := parse_checkpoint_name(name, job_name)) is not None
-        and parsed.kind in (NameKind.META, NameKind.MANIFEST)
+        if name == BACKUP_SEAL_FILE
+        or (
+            (parsed := parse_checkpoint_name(name, job_name)) is not None
+            and parsed.kind in (NameKind.META, NameKind.MANIFEST)
+        )
     ]
 
 
@@ -137,15 +143,35 @@ def build_index(
         parsed = parse_checkpoint_name(entry, job_name)
         if parsed is not None:
             _read_small(parsed, content, by_step[parsed.step])
-    has_manifests = BACKUP_FORMAT_FILE in files.listing or any(
+    data = _group_data(files.listing)
+    ours = not {BACKUP_FORMAT_FILE, BACKUP_SEAL_FILE}.isdisjoint(files.listing) or any(
         found.manifests for found in by_step.values()
     )
-    data = _group_data(files.listing)
-    steps = tuple(
-        _judge(step, found, data, has_manifests, nodes, workers_per_node)
-        for step, found in sorted(by_step.items(), reverse=True)
-    )
-    return BackupIndex(name, time, steps, has_manifests)
+    if not ours:
+        steps = tuple(
+            _judge_unsealed(step, found, data, nodes, workers_per_node)
+            for step, found in sorted(by_step.items(), reverse=True)
+        )
+        return BackupIndex(name, time, steps, ours)
+    try:
+        seal = _read_seal(job_name, files.small.get(BACKUP_SEAL_FILE))
+    except ManifestError as error:
+        steps = tuple(
+            _not_sealed(step, found, data, str(error))
+            for step, found in sorted(by_step.items(), reverse=True)
+        )
+        return BackupIndex(name, time, steps, ours)
+    step = _judge_sealed(seal, by_step[seal.step], data)
+    return BackupIndex(name, time, (step,), ours)
+
+
+def _read_seal(job_name: str, content: bytes | None) -> BackupSeal:
+    if content is None:
+        raise ManifestError("not sealed: it is still being written, or was given up")
+    seal = BackupSeal.from_bytes(content)
+    if seal.job_name != job_name:
+        raise ManifestError(f"the seal is of job {seal.job_name}")
+    return seal
 
 
 def _read_small(name: CheckpointName, content: bytes | None, found: _Found) -> None:
@@ -177,35 +203,91 @@ def _group_data(listing: Mapping[str, int]) -> dict[str, dict[str, int]]:
     return grouped
 
 
-def _judge(
+def _judge_sealed(
+    seal: BackupSeal, found: _Found, data: Mapping[str, Mapping[str, int]]
+) -> BackupStep:
+    manifests = {m.storage_name: m for m in found.manifests.values()}
+    problems = list(found.problems)
+    used = sorted(set(seal.shards.values()))
+    for stored in used:
+        manifest = manifests.get(stored)
+        if manifest is None:
+            problems.append(f"{stored}.data has no manifest")
+        else:
+            problems += _run_problems(seal, manifest)
+            problems += _manifest_problems(stored, data.get(stored, {}), manifest)
+    # The public reference restores by these; without them it would pass the backup over.
+    if differing := [key for key, stored in seal.shards.items() if found.hashes.get(key) != stored]:
+        node, worker = min(differing)
+        problems.append(
+            f"{len(differing)} .meta files are missing or differ, "
+            f"the first being node {node} worker {worker}"
+        )
+    return BackupStep(
+        step=seal.step,
+        nodes=seal.nodes,
+        workers_per_node=seal.workers_per_node,
+        shards=seal.shards,
+        manifests=manifests,
+        data={stored: data[stored] for stored in used if stored in data},
+        problems=tuple(problems),
+        epoch=seal.epoch,
+    )
+
+
+def _run_problems(seal: BackupSeal, manifest: ShardManifest) -> list[str]:
+    wanted = (seal.job_uid, seal.epoch, seal.step, seal.nodes, seal.workers_per_node)
+    found = (
+        manifest.job_uid,
+        manifest.epoch,
+        manifest.step,
+        manifest.nodes,
+        manifest.workers_per_node,
+    )
+    if found == wanted:
+        return []
+    shard = f"node {manifest.node_rank} worker {manifest.worker}"
+    return [f"{shard} belongs to (uid, epoch, step, nodes, workers) {found}, the seal to {wanted}"]
+
+
+def _not_sealed(
+    step: int, found: _Found, data: Mapping[str, Mapping[str, int]], why: str
+) -> BackupStep:
+    manifests = {m.storage_name: m for m in found.manifests.values()}
+    any_manifest = next(iter(manifests.values()), None)
+    return BackupStep(
+        step=step,
+        nodes=any_manifest.nodes if any_manifest else 1,
+        workers_per_node=any_manifest.workers_per_node if any_manifest else 1,
+        shards={key: manifest.storage_name for key, manifest in found.manifests.items()},
+        manifests=manifests,
+        data={stored: data[stored] for stored in manifests if stored in data},
+        problems=(why, *found.problems),
+    )
+
+
+def _judge_unsealed(
     step: int,
     found: _Found,
     data: Mapping[str, Mapping[str, int]],
-    has_manifests: bool,
     nodes: int | None,
     workers: int | None,
 ) -> BackupStep:
-    problems = list(found.problems)
-    manifests = {m.storage_name: m for m in found.manifests.values()}
-    worlds = {(m.nodes, m.workers_per_node) for m in manifests.values()}
-    if len(worlds) > 1:
-        problems.append(f"shards of different world sizes: {sorted(worlds)}")
-    if len({m.job_uid for m in manifests.values()}) > 1:
-        problems.append("shards of different runs of the job")
-    if worlds:
-        nodes, workers = max(worlds)
     nodes = nodes or 1 + max((node for node, _ in found.hashes), default=0)
     workers = workers or 1 + max((worker for _, worker in found.hashes), default=0)
-    problems += _missing_shards(found, nodes, workers)
+    problems = [*found.problems, *_missing_shards(found, nodes, workers)]
     used = sorted(set(found.hashes.values()))
     for stored in used:
-        problems += _data_problems(stored, data.get(stored, {}), manifests, has_manifests)
+        if stored not in data:
+            problems.append(f"{stored}.data is missing")
+        else:
+            problems += _unsafe_paths(stored, data[stored])
     return BackupStep(
         step=step,
         nodes=nodes,
         workers_per_node=workers,
         shards=found.hashes,
-        manifests=manifests,
+        manifests={},
         data={stored: data[stored] for stored in used if stored in data},
         problems=tuple(problems),
     )
@@ -233,19 +315,9 @@ def _missing_shards(found: _Found, nodes: int, workers: int) -> list[str]:
     return problems
 
 
-def _data_problems(
-    stored: str,
-    objects: Mapping[str, int],
-    manifests: Mapping[str, ShardManifest],
-    has_manifests: bool,
+def _manifest_problems(
+    stored: str, objects: Mapping[str, int], manifest: ShardManifest
 ) -> list[str]:
-    manifest = manifests.get(stored)
-    if manifest is None:
-        if has_manifests:
-            return [f"{stored}.data has no manifest"]
-        if not objects:
-            return [f"{stored}.data is missing"]
-        return _unsafe_paths(stored, objects)
     wanted = {file.path: file.size for file in manifest.files}
     differing = [path for path, size in wanted.items() if objects.get(path) != size]
     if not differing:

@@ -1,14 +1,16 @@
 """The backups of one job: write, list, judge, verify, read back, and force one with
 restore.version.
 
-Order of writing is what makes a backup trustworthy: `backup.format` first, then data, then `.meta`,
-then `.manifest`. Order of deleting is the reverse. Stopping anywhere leaves something incomplete,
-never something that only looks complete.
+Order of writing is what makes a backup trustworthy: `backup.format` first, then each node's data
+and `.manifest`, then one node writes every `.meta` and, last, `backup.seal`. Order of deleting is
+the reverse. Stopping anywhere leaves something incomplete, never something that only looks
+complete.
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import tempfile
 from collections.abc import Coroutine, Iterable, Mapping
@@ -23,22 +25,23 @@ from replicator.backup_index import (
     build_index,
     small_files,
 )
+from replicator.backup_seal import BackupSeal
 from replicator.config import is_safe_job_name
 from replicator.digest import ShardContent, orbax_hash, read_content, reference_hash
-from replicator.errors import ProtocolError, ReplicatorError
+from replicator.errors import ProtocolError
 from replicator.manifest import MAX_MANIFEST_BYTES, ManifestFile, ShardManifest
 from replicator.protocol import (
     BACKUP_FORMAT_FILE,
+    BACKUP_SEAL_FILE,
     MAX_SMALL_FILE_BYTES,
     RESTORE_VERSION_FILE,
     CheckpointName,
     NameKind,
     data_name,
     parse_backup_name,
-    parse_checkpoint_name,
     parse_restore_version,
 )
-from replicator.storage import ObjectStorage, StoredDataError
+from replicator.storage import BackupTierError, ObjectStorage, StoredDataError
 
 T = TypeVar("T")
 
@@ -50,11 +53,11 @@ do not slow down training."""
 BACKUP_FORMAT: Final = json.dumps({"format": 1, "manifests": True}).encode() + b"\n"
 
 
-class BackupNotFoundError(ReplicatorError):
+class BackupNotFoundError(BackupTierError):
     """There is no backup of that name."""
 
 
-class BackupIncompleteError(ReplicatorError):
+class BackupIncompleteError(BackupTierError):
     """A backup cannot be restored; says what is missing."""
 
     def __init__(self, job_name: str, backup: str, problems: tuple[str, ...]) -> None:
@@ -105,9 +108,18 @@ class JobBackups:
             BackupNotFoundError: nothing is there under this name.
             StorageError: something could not be read.
         """
-        time = parse_backup_name(backup)
-        if time is None:
-            raise BackupNotFoundError(f"{backup!r} is no backup's name (YYYY-MM-DD_HH-MM)")
+        files = await self._files(backup)
+        return build_index(
+            self.job_name,
+            backup,
+            _time_of(backup),
+            files,
+            nodes=nodes,
+            workers_per_node=workers_per_node,
+        )
+
+    async def _files(self, backup: str) -> BackupFiles:
+        _time_of(backup)
         prefix = f"{self.job_name}/{backup}/"
         listing = {
             path.removeprefix(prefix): size
@@ -117,15 +129,10 @@ class JobBackups:
             raise BackupNotFoundError(f"job {self.job_name} has no backup {backup}")
         names = small_files(self.job_name, listing)
         contents = await _gather(PARALLEL_OBJECTS, (self._small(prefix, name) for name in names))
-        files = BackupFiles(listing, dict(zip(names, contents, strict=True)))
-        return build_index(
-            self.job_name, backup, time, files, nodes=nodes, workers_per_node=workers_per_node
-        )
+        return BackupFiles(listing, dict(zip(names, contents, strict=True)))
 
     async def _small(self, prefix: str, name: str) -> bytes | None:
-        parsed = parse_checkpoint_name(name)
-        is_manifest = parsed is not None and parsed.kind is NameKind.MANIFEST
-        limit = MAX_MANIFEST_BYTES if is_manifest else MAX_SMALL_FILE_BYTES
+        limit = MAX_SMALL_FILE_BYTES if name.endswith(".meta") else MAX_MANIFEST_BYTES
         return await self._storage.read_bytes(prefix + name, limit=limit)
 
     async def newest_complete(
@@ -167,7 +174,9 @@ class JobBackups:
         """
         stored = step.shards.get((node_rank, worker))
         if stored is None:
-            raise StoredDataError(f"backup {backup}: no shard of node {node_rank} worker {worker}")
+            raise StoredDataError(
+                f"backup {backup}: no shard of node {node_rank} worker {worker}", missing=True
+            )
         manifest = step.manifests.get(stored)
         source = f"{self.job_name}/{backup}/{data_name(stored)}"
         if manifest is not None:
@@ -249,21 +258,20 @@ class JobBackups:
 
     # --- writing ----------------------------------------------------------------------------------
 
-    async def upload_shard(self, backup: str, manifest: ShardManifest, source: Path) -> None:
-        """Back up one shard; safe to repeat after a crash or an error at any point.
+    async def put_shard(self, backup: str, manifest: ShardManifest, source: Path) -> None:
+        """Store one shard's data and manifest; safe to repeat after a crash or error at any point.
 
         Raises:
-            StoredDataError: the local data is not what the manifest says; no `.meta` is written.
+            StoredDataError: the local data is not what the manifest says; no manifest is written.
             StorageError: the upload failed.
             OSError: the data cannot be read.
         """
         self._check_own(backup, manifest.job_name)
         prefix = f"{self.job_name}/{backup}"
         name = CheckpointName(
-            self.job_name, manifest.step, manifest.node_rank, manifest.worker, NameKind.META
+            self.job_name, manifest.step, manifest.node_rank, manifest.worker, NameKind.MANIFEST
         )
-        stored = manifest.storage_name
-        target = f"{prefix}/{data_name(stored)}"
+        target = f"{prefix}/{data_name(manifest.storage_name)}"
         await self._storage.write_bytes(f"{prefix}/{BACKUP_FORMAT_FILE}", BACKUP_FORMAT)
         await _gather(
             PARALLEL_FILES,
@@ -277,24 +285,38 @@ class JobBackups:
                 for file in manifest.files
             ),
         )
-        await self._storage.write_bytes(f"{prefix}/{name}", stored.encode())
-        last = f"{prefix}/{name.of_kind(NameKind.MANIFEST)}"
-        await self._storage.write_bytes(last, manifest.to_bytes())
+        await self._storage.write_bytes(f"{prefix}/{name}", manifest.to_bytes())
 
-    async def upload_meta(
-        self, backup: str, step: int, node_rank: int, worker: int, stored: str
-    ) -> None:
-        """Say that a shard is the same data that another node backs up under `stored`.
+    async def seal(self, backup: str, seal: BackupSeal) -> None:
+        """Make a backup complete, once everything in it is stored; safe to repeat.
 
-        For jobs that promise data parallelism: one group of nodes stores the data, the others this.
-        `stored` is the storing node's `ShardManifest.storage_name`.
+        Raises:
+            BackupIncompleteError: something is missing or differs; the backup stays incomplete.
+            BackupNotFoundError: nothing is there under this name.
+            StorageError: something could not be read or written.
         """
-        self._check_own(backup, self.job_name)
+        self._check_own(backup, seal.job_name)
         prefix = f"{self.job_name}/{backup}"
-        name = CheckpointName(self.job_name, step, node_rank, worker, NameKind.META)
-        data_name(stored)  # refuses what is no hash
-        await self._storage.write_bytes(f"{prefix}/{BACKUP_FORMAT_FILE}", BACKUP_FORMAT)
-        await self._storage.write_bytes(f"{prefix}/{name}", stored.encode())
+        metas = {
+            str(CheckpointName(self.job_name, seal.step, node, worker, NameKind.META)): stored
+            for (node, worker), stored in seal.shards.items()
+        }
+        files = await self._files(backup)
+        content = seal.to_bytes()
+        # Judged as it will be once it is sealed, before any of that is written.
+        planned = {name: stored.encode() for name, stored in metas.items()}
+        after = BackupFiles(
+            {**files.listing, BACKUP_SEAL_FILE: len(content)},
+            {**files.small, **planned, BACKUP_SEAL_FILE: content},
+        )
+        index = build_index(self.job_name, backup, _time_of(backup), after)
+        if not index.complete:
+            raise BackupIncompleteError(self.job_name, backup, index.problems)
+        await _gather(
+            PARALLEL_OBJECTS,
+            (self._storage.write_bytes(f"{prefix}/{n}", text) for n, text in planned.items()),
+        )
+        await self._storage.write_bytes(f"{prefix}/{BACKUP_SEAL_FILE}", content)
 
     def _check_own(self, backup: str, job_name: str) -> None:
         if parse_backup_name(backup) is None:
@@ -308,9 +330,9 @@ class JobBackups:
             raise ProtocolError(f"{backup!r} is no backup's name (YYYY-MM-DD_HH-MM)")
         prefix = f"{self.job_name}/{backup}"
         listing = await self._storage.list(prefix)
-        rank: Mapping[str, int] = {"manifest": 0, "meta": 1}
-        for turn in (0, 1, 2):
-            paths = [p for p in listing if rank.get(p.rpartition(".")[2], 2) == turn]
+        turns: Mapping[str, int] = {"seal": 0, "meta": 1, "manifest": 2, "format": 4}
+        for turn in range(5):
+            paths = (path for path in listing if turns.get(path.rpartition(".")[2], 3) == turn)
             await self._storage.delete(paths)
 
     # --- restore.version --------------------------------------------------------------------------
@@ -354,6 +376,13 @@ class JobBackups:
             return False
         await self._storage.delete([f"{self.job_name}/{RESTORE_VERSION_FILE}"])
         return True
+
+
+def _time_of(backup: str) -> datetime.datetime:
+    time = parse_backup_name(backup)
+    if time is None:
+        raise BackupNotFoundError(f"{backup!r} is no backup's name (YYYY-MM-DD_HH-MM)")
+    return time
 
 
 def _check_reference_data(path: Path, stored: str) -> ShardContent:

@@ -40,6 +40,7 @@ from replicator.yaml_fields import Scalar, read_fields
 
 __all__ = [
     "BACKUP_FORMAT_FILE",
+    "BACKUP_SEAL_FILE",
     "CONFIG_FILE",
     "ERRORS_FILE",
     "FAILED_FILE",
@@ -83,7 +84,9 @@ JAX_INIT_INFO_FILE: Final = "jax-init-info.txt"
 RESTORE_VERSION_FILE: Final = "restore.version"
 """Beside the backups of a job: holds the one backup's name that must be restored."""
 BACKUP_FORMAT_FILE: Final = "backup.format"
-"""Ours, inside a backup and written first: says that every shard in it comes with a manifest."""
+"""Ours, inside a backup and written first: it is only complete with manifests and a seal."""
+BACKUP_SEAL_FILE: Final = "backup.seal"
+"""Ours, inside a backup and written last: what it must consist of (`BackupSeal`)."""
 
 MAX_STEP: Final = 2**63 - 1
 MAX_SMALL_FILE_BYTES: Final = 4096

@@ -189,7 +189,7 @@ async def prune(
         step = index.newest_complete
         nodes = step.nodes if step is not None else 0
         records.append(
-            BackupRecord(name, index.time, index.complete, nodes, world_known=index.has_manifests)
+            BackupRecord(name, index.time, index.complete, nodes, world_known=index.ours)
         )
     if protected is not None and protected not in {record.name for record in records}:
         raise RetentionError(f"restore.version names {protected}, which is not there; fix it first")
