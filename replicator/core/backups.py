@@ -68,6 +68,9 @@ class BackupRound:
             shards.append((shard, content))
             # Equal content is stored once, by the last rank, as the public reference does.
             uploader[content_key(content, job.data_parallelism is not None)] = shard
+        stored_as = {shard: c for shard, c in shards if shard in set(uploader.values())}
+        parallel = job.data_parallelism is not None
+        shards = [(s, stored_as[uploader[content_key(c, parallel)]]) for s, c in shards]
         name = self._name_backup(self._newest)
         self.known([name])
         stores: dict[int, list[ShardId]] = {}

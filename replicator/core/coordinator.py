@@ -8,7 +8,7 @@ coordinator learns all from the nodes' hellos, so that a crash at any point can 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -91,6 +91,7 @@ class Coordinator:
         self._runs = 0
         self._since = now
         self._backup_list: list[Backup] = []
+        self._damaged_backups: tuple[str, ...] = ()
         self._forced = ""
         self._reads_failed = 0
         self._read_at: float | None = None
@@ -243,6 +244,7 @@ class Coordinator:
         self._since = now
         self._reads_failed = 0
         self._read_at = None
+        self._damaged_backups = ()
         return [fx.ReadBackups()]
 
     def backups_read(
@@ -352,18 +354,28 @@ class Coordinator:
             self.catalogue.remove_content(rank, content.manifest)
         distribution.dropped.clear()
         if distribution.backup_damaged and distribution.backup is not None:
-            damaged = distribution.backup.name
-            self._backup_list = [
-                replace(b, problem="its data does not match its manifest")
-                if b.name == damaged
-                else b
-                for b in self._backup_list
-            ]
+            self._damaged_backups += (distribution.backup.name,)
             distribution.backup_damaged = False
         if distribution.exhausted:
             effects.append(fx.Log(f"step {distribution.checkpoint.step} is damaged; next choice"))
-            effects += self._plan(now)
+            effects += self._choose_again(now)
         return effects
+
+    def _choose_again(self, now: float) -> list[fx.CoordinatorEffect]:
+        """A checkpoint proved damaged: choose without what is bad."""
+        known_bad = {b.name for b in self._backup_list} & set(self._damaged_backups)
+        if not known_bad:
+            return self._plan(now)
+        if self._forced in known_bad:
+            return self._refuse(
+                f"restore.version names backup {self._forced!r}, whose data does not match its "
+                "manifest. Name another one or remove restore.version; nothing was deleted.",
+                now,
+            )
+        self.phase = Phase.READING
+        self._distribution = None
+        self._read_at = None
+        return [fx.ReadBackups(self._damaged_backups)]
 
     def _on_have(self, rank: int, have: msg.Have, now: float) -> list[fx.CoordinatorEffect]:
         if self.phase is Phase.RUN:
@@ -596,7 +608,7 @@ class Coordinator:
     def _tick_reading(self, now: float) -> list[fx.CoordinatorEffect]:
         if self._read_at is not None and now >= self._read_at:
             self._read_at = None
-            return [fx.ReadBackups()]
+            return [fx.ReadBackups(self._damaged_backups)]
         return self._restore_deadline(now)
 
     def _restore_deadline(self, now: float) -> list[fx.CoordinatorEffect]:

@@ -181,7 +181,12 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class ReadBackups:
-    """List backups and the forced version; answer BackupsRead."""
+    """Read `restore.version` and judge backups, newest first, up to the first complete one.
+
+    Backups in `skip` were found damaged and do not count. Answer with `backups_read`.
+    """
+
+    skip: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,9 @@ class Node:
         for one in bad:
             del self.copies[one]
         effects: list[fx.NodeEffect] = [fx.Quarantine(bad, detail)]
-        if self.state.prepared is not None and self.state.linked is None:
+        job, checkpoint = self.state.job, self.state.checkpoint
+        own = job is not None and any((k[0], k.shard.rank) == (checkpoint, job.rank) for k in bad)
+        if own and self.state.prepared is not None and self.state.linked is None:
             self.state = replace(self.state, prepared=None)  # it may be what a commit would link
             effects.insert(0, fx.Persist(self.state))
         return effects

@@ -60,9 +60,10 @@ class BackupStore:
     forced: str | None = None
     down: bool = False
 
-    def listing(self) -> list[Backup]:
+    def listing(self, skip: tuple[str, ...]) -> list[Backup]:
         """What an agent sees of it."""
         return [
             Backup(name, b.checkpoint, b.world, dict(b.records), "" if b.complete else "unfinished")
             for name, b in self.backups.items()
+            if name not in skip
         ]

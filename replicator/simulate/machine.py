@@ -1,4 +1,4 @@
-"""One simulated machine: a disk, an agent that may crash between any two effects, an application."""
+"""One simulated machine: a disk, and an agent that may crash between any two effects."""
 
 from __future__ import annotations
 
@@ -286,7 +286,8 @@ class Machine:
     def _store_part(self, effect: fx.Upload) -> str:
         assert self.node is not None
         job = self.node.state.job
-        assert job is not None
+        if job is None:
+            return "the job has ended"
         backup = self.world.store.backups.setdefault(
             effect.name, StoredBackup(effect.checkpoint, job.world)
         )
@@ -336,14 +337,16 @@ class Machine:
         self.world.network.close(effect.connection, by=self.index)
 
     def _do_ReadBackups(self, effect: fx.ReadBackups) -> None:  # noqa: N802
-        self.later(0.1 + self.world.random.random(), self._read_backups, self.coordinator)
+        self.later(0.1 + self.world.random.random(), self._read_backups, self.coordinator, effect)
 
-    def _read_backups(self, asked_by: Coordinator) -> None:
+    def _read_backups(self, asked_by: Coordinator, effect: fx.ReadBackups) -> None:
         coordinator, store = self.coordinator, self.world.store
         if coordinator is not asked_by:
             return
         problem = "storage does not answer" if store.down else ""
-        self.decide(asked_by.backups_read(store.listing(), store.forced, problem, self.world.now))
+        self.decide(
+            asked_by.backups_read(store.listing(effect.skip), store.forced, problem, self.world.now)
+        )
 
     def _do_CompleteBackup(self, effect: fx.CompleteBackup) -> None:  # noqa: N802
         self.later(0.5, self._complete_backup, self.coordinator, effect)

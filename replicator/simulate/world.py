@@ -176,7 +176,7 @@ class World:
             machine_of[rank] = self.machine_at(member.hello.address).index
             for worker in range(self.workers):
                 required[ShardId(rank, worker)] = {rank, *member.hello.peers}
-        self.invariants.replicated(checkpoint, machine_of, required)
+        self.invariants.replicated(checkpoint, machine_of, required, self.now)
 
     # ---- a whole run ----------------------------------------------------------------------------
 
@@ -254,6 +254,9 @@ class Faults:
         world.network.cut(set())
         world.flip_rate = 0.0
         world.store.down = False
+        forced = world.store.backups.get(world.store.forced or "")
+        if forced is not None and not forced.good:
+            world.store.forced = None  # the operator reads replicator.failed and corrects it
         world.transfer_time = min(world.transfer_time, 3.0)
         for machine in world.machines:
             machine.disk.full = False
@@ -300,7 +303,7 @@ class Faults:
         fresh = Disk()
         for name in Disk.__slots__:
             setattr(machine.disk, name, getattr(fresh, name))
-        self._world.invariants.wiped(machine.index)
+        self._world.invariants.wiped(machine.index, self._world.now)
         self._start_later(machine)
         self._world.application.restart_soon()
 
