@@ -143,10 +143,10 @@ def parse_config(
     """Read a `replicator.yaml`.
 
     Args:
-        content: the file's bytes; read at most `MAX_CONFIG_BYTES + 1` of it, more is refused
-        anyway. environ: variables that `EXPANDED_KEYS` may refer to; names outside
-        `EXPANDABLE_VARIABLES` are
-            not seen even when present. None expands nothing, so that any reference is an error.
+        content: the file's bytes; read at most `MAX_CONFIG_BYTES + 1`, more is refused anyway.
+        environ: variables that `EXPANDED_KEYS` may refer to; names outside
+            `EXPANDABLE_VARIABLES` are not seen even when present. None expands nothing, so that
+            any reference is an error.
         source: the name to show in errors.
 
     Raises:

@@ -185,7 +185,7 @@ def _open_local(parts: SplitResult, url: str) -> Any:
     if parts.netloc not in ("", "localhost") or not path.startswith("/"):
         raise StorageConfigError(f"{url}: expected file:///absolute/path")
     try:
-        return LocalStore(path, mkdir=True)
+        return LocalStore(path, mkdir=True, automatic_cleanup=True)
     except (BaseError, OSError, ValueError) as error:
         first = (str(error).splitlines() or ["unusable"])[0]
         raise StorageConfigError(f"{url}: {first}") from None

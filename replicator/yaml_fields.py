@@ -111,7 +111,7 @@ class _EventWalk:
 
 def _scalar(event: Any) -> Scalar:
     mark = event.start_mark
-    return Scalar(event.value, event.style is None, mark.line + 1, mark.column + 1)
+    return Scalar(event.value, bool(event.implicit[0]), mark.line + 1, mark.column + 1)
 
 
 def _unexpected(event: Any, wanted: str) -> _NotReadableError:
