@@ -623,21 +623,20 @@ class Coordinator:
 
     def _tick_restore(self, now: float) -> list[fx.CoordinatorEffect]:
         effects: list[fx.CoordinatorEffect] = []
+        distribution = self._distribution
+        if distribution is None:
+            return self._restore_deadline(now)
         for shard, (source, limit) in list(self._transfers.items()):
-            if now >= limit and self._distribution is not None:
+            if now >= limit and self._distribution is distribution:
+                late = "no answer within the transfer deadline"
                 failed = msg.CopyFailed(
-                    self._distribution.checkpoint,
-                    shard,
-                    source,
-                    Failure.TRANSIENT,
-                    "no answer within the transfer deadline",
+                    distribution.checkpoint, shard, source, Failure.TRANSIENT, late
                 )
                 effects += self._on_copy_failed(shard.rank, failed, now)
-        for shard, (when, _) in list(self._retries.items()):
-            if now >= when and self._distribution is not None:
-                delay = self._retries[shard][1]
+        for shard, (when, delay) in list(self._retries.items()):
+            if now >= when and self._distribution is distribution:
                 self._retries[shard] = (float("inf"), delay)
-                effects += self._assign(self._distribution.retry(shard), now)
+                effects += self._assign(distribution.retry(shard), now)
         return effects or self._restore_deadline(now)
 
     def _tick_run(self, now: float) -> list[fx.CoordinatorEffect]:

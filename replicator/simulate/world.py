@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import random
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -191,6 +192,9 @@ class World:
             self._calm()
         except Violation as found:
             return self._outcome(str(found))
+        except Exception as crash:  # a crash of the core is as bad as a broken invariant
+            where = traceback.extract_tb(crash.__traceback__)[-1]
+            return self._outcome(f"crash: {crash!r} at {where.filename}:{where.lineno}")
         return self._outcome("")
 
     def _outcome(self, violation: str) -> Outcome:
