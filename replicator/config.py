@@ -8,6 +8,7 @@ with its position.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -78,7 +79,7 @@ class ReplicatorConfig:
     def to_yaml(self) -> str:
         """The file's text; `parse_config` of it gives an equal value (but for `ignored_keys`)."""
         lines = [
-            f'job-name: "{self.job_name}"',
+            f"job-name: {json.dumps(self.job_name)}",
             f"framework: {self.framework.value}",
             f"node-rank: {self.node_rank}",
             f"nodes: {self.nodes}",
@@ -93,7 +94,7 @@ class ReplicatorConfig:
             ("backup-interval-minutes", _plain_number(self.backup_interval_minutes)),
             ("backup-interval-steps", self.backup_interval_steps),
             ("assume-data-parallelism", self.assume_data_parallelism),
-            ("job-uid", None if self.job_uid is None else f'"{self.job_uid}"'),
+            ("job-uid", None if self.job_uid is None else json.dumps(self.job_uid)),
         )
         lines.extend(f"{key}: {value}" for key, value in optional if value is not None)
         return "\n".join(lines) + "\n"
