@@ -79,11 +79,19 @@ class Channel:
             raise WireError(f"a frame of {len(payload)} bytes; limit {limit}")
         return len(payload).to_bytes(4, "big") + payload + self.outgoing.sign(payload)
 
-    def close(self) -> None:
-        """Close at once, waking whoever waits on it."""
+    def abort(self) -> None:
+        """End the connection, from anywhere: whoever waits on it wakes up, and then closes it."""
         with contextlib.suppress(OSError):  # it may not be connected any more
             self.sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the descriptor back. Only for the one who reads, when nobody waits on it."""
+        self.abort()
         self.sock.close()
+
+    async def finish(self) -> None:
+        """`close`, once the event loop has let go of the descriptor."""
+        await close_quietly(self.sock)
 
 
 def _checked_size(header: bytes, limit: int) -> int:
@@ -91,6 +99,16 @@ def _checked_size(header: bytes, limit: int) -> int:
     if size > limit:
         raise WireError(f"a frame of {size} bytes; limit {limit}")
     return size
+
+
+async def close_quietly(sock: socket.socket) -> None:
+    """Close a socket on which an operation of this event loop may just have ended."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+    try:
+        await asyncio.sleep(0)  # callbacks that unregister the descriptor run before it is reused
+    finally:
+        sock.close()
 
 
 async def _read(sock: socket.socket, size: int) -> bytes:
@@ -164,7 +182,7 @@ async def connect(
             await loop.sock_connect(sock, target)
             return await _open(sock, job_key(secret, job), job, role)
         except BaseException:
-            sock.close()
+            await close_quietly(sock)
             raise
 
 

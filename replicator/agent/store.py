@@ -124,6 +124,7 @@ class LocalStore:
             self._verified.clear()
             for entry in sorted(self.root.iterdir()):
                 self._load_record(entry, config)
+            self._put_aside_other_jobs(config.job_name)
             self._adopt_all(config)
             self._drop_orphans()
             return [
@@ -149,6 +150,24 @@ class LocalStore:
             remove(entry)  # damaged, or a save whose last rename did not happen: taken again
             return
         self.records[key] = manifest
+
+    def _put_aside_other_jobs(self, job: str) -> None:
+        """A volume serves one job at a time; what another one left is kept in quarantine."""
+        for entry in sorted(self.root.iterdir()):
+            match = _RECORD.fullmatch(entry.name)
+            name = parse_checkpoint_name(f"{match['name']}.meta") if match else None
+            if name is None or name.job_name == job:
+                continue
+            try:
+                manifest = ShardManifest.from_bytes(read_small(entry, MAX_MANIFEST_BYTES) or b"")
+            except (OSError, ManifestError):
+                remove(entry)
+                continue
+            data = self.data_path(manifest)
+            if data.exists() and self.by_storage_name(manifest.storage_name) is None:
+                data.rename(self.quarantine / f"{secrets.token_hex(4)}-{data.name}")
+            entry.replace(self.quarantine / entry.name)
+            remove(self.root / str(name))
 
     def _adopt_all(self, config: ReplicatorConfig) -> None:
         known = {(k.checkpoint.step, k.shard.rank, k.shard.worker) for k in self.records}
@@ -363,35 +382,45 @@ class LocalStore:
         )
         return self.root / f"{str(base).removesuffix('.meta')}.e{manifest.epoch}.manifest"
 
-    def delete(self, keys: Iterable[Key]) -> None:
-        """Delete copies: records first, then data that no record names any more."""
-        for manifest in self._forget(keys):
-            self._discard(self.data_path(manifest))
+    def delete(self, keys: Iterable[Key]) -> list[Path]:
+        """Delete copies: records first, then data that no record names any more.
+
+        Returns scratch paths that hold the data now; the caller removes them when it has time.
+        """
+        with self._lock:
+            return [self._to_trash(self.data_path(m)) for m in self._forget(keys)]
 
     def put_aside(self, keys: Iterable[Key]) -> None:
         """Take copies out of use but keep their data in quarantine."""
-        for manifest in self._forget(keys):
-            data = self.data_path(manifest)
-            if data.exists():
-                aside = self.quarantine / f"{secrets.token_hex(4)}-{data.name}"
-                data.rename(aside)
-                write_whole(aside.with_suffix(".manifest"), manifest.to_bytes(), self.incoming)
+        with self._lock:
+            for manifest in self._forget(keys):
+                data = self.data_path(manifest)
+                if data.exists():
+                    aside = self.quarantine / f"{secrets.token_hex(4)}-{data.name}"
+                    data.rename(aside)
+                    record = aside.with_suffix(".manifest")
+                    write_whole(record, manifest.to_bytes(), self.incoming)
+
+    def _to_trash(self, path: Path) -> Path:
+        trash = self.scratch()
+        if path.exists():
+            path.rename(trash)
+        return trash
 
     def _forget(self, keys: Iterable[Key]) -> list[ShardManifest]:
         """Remove records; returns one manifest for each data that is then unused."""
-        with self._lock:
-            gone = {}
-            for key in keys:
-                manifest = self.records.pop(key, None)
-                if manifest is None:
-                    continue
-                self._record_path(manifest).unlink(missing_ok=True)
-                self._remove_meta(manifest)
-                gone[manifest.storage_name] = manifest
-            used = {manifest.storage_name for manifest in self.records.values()}
-            unused = [manifest for stored, manifest in gone.items() if stored not in used]
-            self._verified -= {manifest.storage_name for manifest in unused}
-            return unused
+        gone = {}
+        for key in keys:
+            manifest = self.records.pop(key, None)
+            if manifest is None:
+                continue
+            self._record_path(manifest).unlink(missing_ok=True)
+            self._remove_meta(manifest)
+            gone[manifest.storage_name] = manifest
+        used = {manifest.storage_name for manifest in self.records.values()}
+        unused = [manifest for stored, manifest in gone.items() if stored not in used]
+        self._verified -= {manifest.storage_name for manifest in unused}
+        return unused
 
     def _remove_meta(self, manifest: ShardManifest) -> None:
         name = (manifest.step, manifest.node_rank, manifest.worker)

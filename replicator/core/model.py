@@ -107,7 +107,7 @@ class Job:
     peers: tuple[int, ...] = ()
     uid: str = ""
     data_parallelism: int | None = None
-    backup_minutes: int | None = None
+    backup_minutes: float | None = None
     backup_steps: int | None = None
 
 

@@ -135,10 +135,17 @@ class Replication:
             self.receipt(rank, checkpoint, ShardId(rank, worker), content)
         ranks = self.sealed.setdefault(checkpoint, set())
         ranks.add(rank)
-        if len(ranks) == self._world and (self.complete is None or checkpoint > self.complete):
-            self.complete = checkpoint
+        self._advance(checkpoint)
         if self.active is None or self._overdue or self.active == self.replicated:
             self._choose_next(now)
+
+    def _advance(self, checkpoint: CheckpointId) -> None:
+        """Call a checkpoint complete if all saved it and all of it is in the cluster right now."""
+        if len(self.sealed.get(checkpoint, ())) < self._world:
+            return
+        newer = self.complete is None or checkpoint > self.complete
+        if newer and self._catalogue.is_complete(checkpoint, self.shards):
+            self.complete = checkpoint
 
     def damaged(self) -> None:
         """Copies were found bad and left the catalogue: what is complete may have to step back."""
@@ -188,6 +195,8 @@ class Replication:
         self.present.add(rank)
         self.addresses[rank] = address
         self._forget_orders(rank)
+        for checkpoint in sorted(self.sealed):
+            self._advance(checkpoint)
         if self.active is not None:
             self._reopen()
         elif self.replicated is not None and any(True for _ in self._lacking(self.replicated)):

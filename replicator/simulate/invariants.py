@@ -34,6 +34,7 @@ class Invariants:
         self._restored: dict[Run, CheckpointId | None] = {}
         self._receipts: dict[tuple[int, Key], str] = {}
         self._lost: dict[tuple[int, Key], tuple[str, float]] = {}
+        self._ghosts: list[tuple[float, Disk]] = []
         self.announced: CheckpointId | None = None
         self.data_parallel = False
 
@@ -65,12 +66,14 @@ class Invariants:
         """A verified copy landed on a machine's disk."""
         self._receipts[machine, key] = content_key(content, self.data_parallel)
 
-    def deleting(self, machine: int, keys: Iterable[Key]) -> None:
+    def deleting(self, machine: int, keys: Iterable[Key], now: float) -> None:
         """Invariant 1, for a deletion that the core ordered (call before it happens)."""
         disk = self._disks[machine]
-        before = self.newest(self._disks, intact=False)
+        # A disk that was lost a moment ago counts as there: nobody can know yet.
+        disks = [*self._disks, *(ghost for when, ghost in self._ghosts if now - when < NEWS_DELAY)]
+        before = self.newest(disks, intact=False)
         gone = {key: disk.copies.pop(key) for key in keys if key in disk.copies}
-        after = self.newest(self._disks, intact=False)
+        after = self.newest(disks, intact=False)
         disk.copies.update(gone)
         if before is not None and (after is None or after < before):
             raise Violation(f"1: deleting {sorted(gone)} on m{machine} destroys {before}")
@@ -137,6 +140,8 @@ class Invariants:
                 raise Violation(f"5: backup {name} has no data for {shard}")
 
     def wiped(self, machine: int, now: float) -> None:
-        """A machine lost its disk: not a deletion of ours."""
+        """A machine loses its disk (call before it happens): not a deletion of ours."""
+        self._ghosts = [(t, g) for t, g in self._ghosts if now - t < NEWS_DELAY]
+        self._ghosts.append((now, Disk(copies=dict(self._disks[machine].copies))))
         for entry in [entry for entry in self._receipts if entry[0] == machine]:
             self._lost[entry] = (self._receipts.pop(entry), now)

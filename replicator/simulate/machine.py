@@ -260,7 +260,7 @@ class Machine:
         self.world.application.linked(self.index, run, effect.checkpoint)
 
     def _do_Delete(self, effect: fx.Delete) -> None:  # noqa: N802
-        self.world.invariants.deleting(self.index, effect.keys)
+        self.world.invariants.deleting(self.index, effect.keys, self.world.now)
         for key in effect.keys:
             self.disk.copies.pop(key, None)
 

@@ -304,10 +304,10 @@ class Faults:
         """The machine is replaced: its disk is empty and the job restarts."""
         machine = self._any()
         machine.stop("wiped")
+        self._world.invariants.wiped(machine.index, self._world.now)
         fresh = Disk()
         for name in Disk.__slots__:
             setattr(machine.disk, name, getattr(fresh, name))
-        self._world.invariants.wiped(machine.index, self._world.now)
         self._start_later(machine)
         self._world.application.restart_soon()
 
