@@ -31,7 +31,7 @@ def _import_first(*names: str) -> Any:
     raise ImportError(f"none of {', '.join(names)} is installed")
 
 
-_checkpoint_io: Final = _import_first(
+_checkpoint_io: Final[Any] = _import_first(
     "lightning.pytorch.plugins.io", "pytorch_lightning.plugins.io"
 )
 
