@@ -38,7 +38,7 @@ HANDSHAKE_SECONDS = 10.0
 ROLES = ("node", "data")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Channel:
     """An authenticated connection; `outgoing` signs what we send, `incoming` what we receive."""
 

@@ -24,7 +24,7 @@ from replicator.protocol import (
     parse_step_directory,
 )
 
-SETTLED_SECONDS = 1.0
+SETTLED_SECONDS = 0.25
 """A file that no event told about is complete when it was not written for this long."""
 _MASK = (
     inotify_simple.flags.CLOSE_WRITE
@@ -87,7 +87,12 @@ class Watcher:
         path = self.root / CONFIG_FILE
         if path.is_symlink() or path.is_dir():
             return True  # to be refused
-        return path.exists() and self._is_finished(path)
+        if not path.exists():
+            return False
+        if self._is_finished(path):
+            return True
+        asyncio.get_running_loop().call_later(SETTLED_SECONDS, self.changed)
+        return False
 
     def finished_saves(self, config: ReplicatorConfig) -> list[int]:
         """Steps that the application has finished saving, in order."""
