@@ -191,7 +191,7 @@ def test_a_save_that_fails_hands_nothing_over_and_leaves_nothing(local: Path) ->
     with pytest.raises(BoomError):
         half_a_save()
     assert names(local) == set()
-    with pytest.raises(SaveError, match="step 5: No space left"), client.save(5) as path:
+    with pytest.raises(SaveError, match="step 5: No space left"), client.save(5):
         raise OSError(28, "No space left on device")
     assert names(local) == set()
 
