@@ -25,8 +25,9 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 class StaticPlatform:
     """All agents' addresses from a file that is read anew for every question."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, job_uid: str = "") -> None:
         self._path = path
+        self._uid = job_uid
         self._last: dict[str, str] = {}
         self.agents()  # a bad file is an error at start, not at the first failure
 
@@ -40,8 +41,8 @@ class StaticPlatform:
 
     @property
     def job_uid(self) -> str:
-        """The `job-uid` of the file, or empty."""
-        return self._read()[1]
+        """The one given, else the `job-uid` of the file, or empty."""
+        return self._uid or self._read()[1]
 
     async def coordinators(self, job: str) -> list[str]:
         """Every agent, the one that served last time first."""
