@@ -35,7 +35,7 @@ def main() -> dict[str, object]:
         "gloo", rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60)
     )
     config = ReplicatorConfig(
-        "torch-job", Framework.PYTORCH_DISTRIBUTED, node, nodes, None, 1, 30, None
+        "torch-job", Framework.PYTORCH_DISTRIBUTED, node, nodes, None, 1, None, 1
     )
     client = ReplicatorClient(directory, config)
     restored = dcp.start(client, local, handshake_timeout=20, restore_timeout=20)
