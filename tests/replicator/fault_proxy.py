@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email.message import Message
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ class FaultProxy:
     upstream: str
     rule: Callable[[str, str], Fault | None] = lambda _method, _path: None
     seen: list[tuple[str, str, Fault | None]] = field(default_factory=list)
+    on_headers: Callable[[Message], object] = lambda _headers: None
 
     def __enter__(self) -> FaultProxy:
         proxy = self
@@ -66,6 +68,7 @@ class FaultProxy:
 
     def _serve(self, request: BaseHTTPRequestHandler) -> None:
         fault = self.rule(request.command, request.path)
+        self.on_headers(request.headers)
         self.seen.append((request.command, request.path, fault))
         length = int(request.headers.get("Content-Length", 0))
         if fault is Fault.TEAR_UPLOAD:
