@@ -32,7 +32,6 @@ from replicator.digest import DataError
 from replicator.errors import ConfigError, ReplicatorError
 from replicator.protocol import CONFIG_FILE, ReplicatorConfig
 
-TICK_SECONDS = 1.0
 SEAL_ATTEMPTS = 3
 """Times that a save is tried before it is put aside."""
 SEAL_PAUSE = 2.0
@@ -138,6 +137,7 @@ class Agent:
         await self.server.stop()
         await self.http.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.store.close()
 
     @staticmethod
     def now() -> float:
@@ -162,7 +162,7 @@ class Agent:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(self.settings.tick)
             self._with_node(Node.tick)
             self.coordination.tick()
             self.scan()

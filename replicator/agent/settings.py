@@ -33,4 +33,5 @@ class AgentSettings:
     bandwidth: int | None = None
     threads: int = 4
     timing: Timing = field(default_factory=Timing)
+    tick: float = 1.0  # seconds between two looks at deadlines and at the volume
     environ: Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ All methods block; they are safe to call from several threads.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
@@ -80,25 +81,43 @@ class LocalStore:
     records: dict[Key, ShardManifest] = field(default_factory=dict)
     _reserved: list[Reservation] = field(default_factory=list)
     _verified: set[str] = field(default_factory=set)  # storage names hashed by this process
+    _lock_fd: int | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def prepare(self) -> None:
         """Check the volume and clear what a crash left half-way.
 
         Raises:
-            StoreError: no directory, or it cannot be written.
+            StoreError: no directory, it cannot be written, or another agent uses it.
         """
         if not self.root.is_dir():
             raise StoreError(f"{self.root} is no directory; expected the checkpoint volume")
         try:
-            for path in (self.incoming, self.quarantine):
-                path.mkdir(parents=True, exist_ok=True)
+            for path in (self.private, self.incoming, self.quarantine):
+                if path.is_symlink():
+                    raise StoreError(f"{path} is a link; expected a directory of the agent's own")
+                path.mkdir(exist_ok=True)
+            self._lock_volume()
             for path in (*self.incoming.iterdir(), *self.private.glob("*.tmp")):
                 remove(path)
         except OSError as error:
             raise StoreError(f"{self.root} cannot be used: {error}") from None
-        if self.private.is_symlink():
-            raise StoreError(f"{self.private} is a link; expected a directory of the agent's own")
+
+    def _lock_volume(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self.private / "lock", flags, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise StoreError(f"another agent uses {self.root}") from None
+        self._lock_fd = fd
+
+    def close(self) -> None:
+        """Let another agent use the volume."""
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
 
     @property
     def private(self) -> Path:

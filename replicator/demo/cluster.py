@@ -206,6 +206,8 @@ class DemoCluster:
         return steps.pop()
 
     def _all_restored(self) -> bool:
+        if any((node.local / CONFIG_FILE).exists() for node in self.nodes):
+            return False
         for node in self.nodes:
             failed = node.local / FAILED_FILE
             if failed.exists():

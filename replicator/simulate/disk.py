@@ -10,12 +10,15 @@ from replicator.core.model import Backup, CheckpointId, Content, Job, Key, Shard
 
 @dataclass(slots=True)
 class Stored:
-    """One copy. `good` is the truth, which the core cannot see without hashing."""
+    """One copy. `good` is the truth, which the core cannot see without hashing.
+
+    `verified` is the newest epoch of the node in which every byte was hashed (or written).
+    """
 
     content: Content
     world: int
     good: bool = True
-    verified: bool = True
+    verified: int = 0
 
 
 @dataclass(slots=True)

@@ -96,7 +96,7 @@ class Invariants:
             return
         for worker in range(workers):
             stored = self._disks[machine].copies.get(Key(checkpoint, ShardId(rank, worker)))
-            if stored is None or not stored.verified:
+            if stored is None or stored.verified < run.epoch:
                 raise Violation(f"2: m{machine} links {checkpoint} without verified data")
 
     def committing(self, members: Iterable[Disk], checkpoint: CheckpointId | None) -> None:

@@ -172,7 +172,7 @@ class Machine:
         for worker in range(effect.workers):
             content = self.world.content(effect.checkpoint, ShardId(job.rank, worker))
             key = Key(effect.checkpoint, ShardId(job.rank, worker))
-            self.disk.copies[key] = Stored(content, job.world)
+            self.disk.copies[key] = Stored(content, job.world, verified=effect.checkpoint.epoch)
             self.world.invariants.received(self.index, key, content)
             contents.append(content)
         self.disk.saves.discard(step)
@@ -209,11 +209,13 @@ class Machine:
             return failure
         if source.origin in (Origin.PEER, Origin.BACKUP) and self.disk.full:
             return Failure.NO_SPACE
+        assert self.node is not None
+        epoch = self.node.state.epoch
         old = self.disk.copies.get(effect.key)
         if source.origin is Origin.LOCAL and old is not None:
-            old.verified = True
+            old.verified = epoch
         else:
-            self.disk.copies[effect.key] = Stored(content, effect.world)
+            self.disk.copies[effect.key] = Stored(content, effect.world, verified=epoch)
         self.world.invariants.received(self.index, effect.key, content)
         return None
 
