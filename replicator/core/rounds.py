@@ -195,6 +195,7 @@ class Replication:
         self.present.add(rank)
         self.addresses[rank] = address
         self._forget_orders(rank)
+        self.damaged()
         for checkpoint in sorted(self.sealed):
             self._advance(checkpoint)
         if self.active is not None:
@@ -254,8 +255,14 @@ class Replication:
         return tuple(sorted(self.held | active | self._inherited))
 
     def progress(self) -> Progress:
-        """The message that lets nodes delete what is no longer needed."""
-        return Progress(self.run, self.complete, self.replicated, self.keep())
+        """The message that lets nodes delete what is no longer needed.
+
+        While a node is away nothing may go: with it a complete checkpoint may have become a
+        partial one, and the one before may be needed again.
+        """
+        everyone = len(self.present) == self._world
+        complete = self.complete if everyone else None
+        return Progress(self.run, complete, self.replicated, self.keep())
 
     def orders(self, now: float, targets: Iterable[int] | None = None) -> list[tuple[int, Fetch]]:
         """Copies to start now, for the given target ranks or for all."""

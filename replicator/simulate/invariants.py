@@ -51,9 +51,14 @@ class Invariants:
                 if stored.good or not intact:
                     found.setdefault(key.checkpoint, set()).add(key.shard)
         best = [c for c, shards in found.items() if len(shards) == len(self._shards)]
-        for backup in self._store.backups.values():
-            if backup.complete and (backup.good or not intact):
-                best.append(backup.checkpoint)
+        whole = [
+            backup.checkpoint
+            for _, backup in sorted(self._store.backups.items())
+            if backup.complete and (backup.good or not intact)
+        ]
+        # A backup counts by its time: after a forced return to an older step the next backup is
+        # what the operator wants back, although its checkpoint is older.
+        best += whole[-1:] if intact else whole
         return max(best, default=None)
 
     def _is_whole(self, checkpoint: CheckpointId) -> bool:

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from replicator.core import coordinator, node, rounds
-from replicator.core.plan import Distribution
+from replicator.core import coordinator, messages, node, rounds
 from replicator.simulate.run import replay, run_seed, run_seeds
 
 SEEDS = 500
@@ -65,24 +64,16 @@ def test_it_notices_when_a_round_ends_without_all_receipts(monkeypatch):
 
 
 def test_it_notices_when_damaged_copies_are_trusted(monkeypatch):
-    original = Distribution.start
-
-    def trusting(self):
-        for shard, _ in list(self._local):
-            self.open.discard(shard)
-        return original(self)
-
-    monkeypatch.setattr(Distribution, "start", trusting)
-    original_plan = node.Node._on_plan
+    original = node.Node._on_plan
 
     def prepared_at_once(self, plan, now):
-        effects = original_plan(self, plan, now)
+        effects = original(self, plan, now)
         if self._needs and self.state.linked is None:
             self._needs.clear()
             effects += self._prepared(plan, now)
         return effects
 
-    monkeypatch.setattr(node.Node, "_on_plan", prepared_at_once)
+    monkeypatch.setitem(node._HANDLERS, messages.Plan, prepared_at_once)
     assert first_violation().startswith("2:")
 
 
