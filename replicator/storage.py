@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -36,10 +37,11 @@ __all__ = [
 ]
 
 PART_BYTES: Final = 8 * 1024 * 1024
-"""Size of a part of a multipart upload, and the largest object sent in one request."""
+"""Size of one request for data, up or down; larger objects go in parts of it."""
+READ_AHEAD: Final = 3
+"""Parts of one object that are on their way down at a time."""
 READ_ATTEMPTS: Final = 4
-"""How often a download is taken up again where it broke off before it counts as failed."""
-READ_CHUNK_BYTES: Final = 4 * 1024 * 1024
+"""How often a part is asked for before the download counts as failed."""
 
 Throttle = Callable[[int], Awaitable[None]]
 
@@ -182,7 +184,7 @@ class ObjectStorage:
     ) -> str:
         """Download an object into a new file, hashing on the way; returns its BLAKE3 in hex.
 
-        A broken transfer is taken up where it stopped. The file is written to disk (fsync) before
+        Only the part that broke off is asked for again. The file is written to disk (fsync) before
         this returns; after an error what has been written is left for the caller to clear away.
 
         Raises:
@@ -214,40 +216,50 @@ class ObjectStorage:
         return found
 
     async def _receive(self, path: str, fd: int | None, hasher: blake3, size: int) -> int:
-        received, attempts = 0, 0
-        while True:
-            before = received
-            try:
-                async for chunk in self._stream(path, received, size):
-                    if received + len(chunk) > size:
-                        raise StoredDataError(f"{self._shown(path)}: longer than {size} bytes")
-                    await asyncio.to_thread(_take, fd, hasher, chunk)
-                    received += len(chunk)
-                    await self._throttle(len(chunk))
-                if received == size:
+        """Take an object's parts in order, with the next ones already on their way."""
+        starts = iter(range(0, max(size, 1), PART_BYTES))
+        coming: deque[asyncio.Task[memoryview]] = deque()
+        received = 0
+        try:
+            while True:
+                while len(coming) < READ_AHEAD and (start := next(starts, None)) is not None:
+                    end = min(start + PART_BYTES, size)
+                    coming.append(asyncio.create_task(self._read_part(path, start, end, size)))
+                if not coming:
                     return received
-                raise ConnectionError(f"the transfer ended after {received} of {size} bytes")
+                part = await coming[0]
+                coming.popleft()
+                await asyncio.to_thread(_take, fd, hasher, part)
+                received += len(part)
+                await self._throttle(len(part))
+        finally:
+            for task in coming:
+                task.cancel()
+            await asyncio.gather(*coming, return_exceptions=True)
+
+    async def _read_part(self, path: str, start: int, end: int, size: int) -> memoryview:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                options: Any = {"range": (start, end)} if end - start < size else {}
+                result = await obstore.get_async(self._store, path, options=options)
+                if (found := result.meta["size"]) != size:
+                    raise StoredDataError(f"{self._shown(path)}: {found} bytes; expected {size}")
+                part = memoryview(await result.bytes_async())
+                if len(part) == end - start:
+                    return part
+                raise ConnectionError(f"{len(part)} of {end - start} bytes came")
             except (FileNotFoundError, NotFoundError):
                 raise StoredDataError(
                     f"{self._shown(path)}: no such object", missing=True
                 ) from None
-            except (BaseError, ConnectionError, TimeoutError) as error:
-                # Progress earns new patience: a slow store that keeps sending is not a broken one.
-                attempts = 1 if received > before else attempts + 1
-                if attempts >= READ_ATTEMPTS:
+            except (BaseError, OSError) as error:
+                if attempt >= READ_ATTEMPTS:
                     raise StorageError(
                         f"cannot read {self._shown(path)}: {_first_line(error)}"
                     ) from error
-                await asyncio.sleep(0.1 * 2**attempts)
-
-    async def _stream(self, path: str, start: int, size: int) -> AsyncIterator[memoryview]:
-        options: Any = {"range": {"offset": start}} if start else {}
-        result = await obstore.get_async(self._store, path, options=options)
-        if result.meta["size"] != size:
-            found = result.meta["size"]
-            raise StoredDataError(f"{self._shown(path)}: {found} bytes; expected {size}")
-        async for chunk in result.stream(min_chunk_size=READ_CHUNK_BYTES):
-            yield memoryview(chunk)
+                await asyncio.sleep(0.1 * 2**attempt)
 
     async def delete(self, paths: Iterable[str]) -> None:
         """Delete objects; those that are gone already are no error (so it can be repeated)."""
