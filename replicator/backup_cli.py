@@ -124,7 +124,7 @@ def _add_world(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace, command: _Command) -> int:
     try:
-        backups = JobBackups(open_storage(arguments), arguments.job)
+        backups = JobBackups(open_storage(arguments, create=False), arguments.job)
         return asyncio.run(_awaited(command(arguments, backups)))
     except (StorageConfigError, RetentionError, ProtocolError) as error:
         print(f"error: {error}", file=sys.stderr)

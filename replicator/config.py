@@ -86,8 +86,10 @@ class ReplicatorConfig:
             f"workers-per-node: {self.workers_per_node}",
             f"master-port: {self.master_port}",
         ]
-        if self.peer_ranks is not None:
-            lines.append(f"peer-ranks: [{', '.join(map(str, self.peer_ranks))}]")
+        ranks = () if (self.peer_ranks, self.peers_per_node) == (None, 0) else self.peer_ranks
+        if ranks is not None:
+            # Also for no peers at all: the public reference divides by a peers-per-node of 0.
+            lines.append(f"peer-ranks: [{', '.join(map(str, ranks))}]")
         else:
             lines.append(f"peers-per-node: {self.peers_per_node}")
         optional: tuple[tuple[str, object], ...] = (
@@ -273,7 +275,7 @@ def _peers(
         return ranks, len(ranks)
     if count is None and not {"peer-ranks", "peers-per-node"} & reader.fields.keys():
         reader.problem("peers-per-node", "missing; expected this or peer-ranks")
-    return None, count
+    return (() if count == 0 else None), count
 
 
 def _check_against_nodes(

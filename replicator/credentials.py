@@ -135,6 +135,7 @@ def open_object_store(
     timeout: timedelta,
     retry_timeout: timedelta,
     max_retries: int,
+    create: bool,
 ) -> Any:
     """The obstore store for a backup URL; see `ObjectStorage.open` for the arguments.
 
@@ -145,7 +146,7 @@ def open_object_store(
     if parts.query or parts.fragment or parts.username or parts.password:
         raise StorageConfigError("a backup URL takes no user, password, query or fragment")
     if parts.scheme == "file":
-        return _open_local(parts, url)
+        return _open_local(parts, url, create)
     if parts.scheme not in _SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in ("file", *_SCHEMES))
         raise StorageConfigError(f"{url}: expected one of {known}")
@@ -180,12 +181,14 @@ def open_object_store(
         raise StorageConfigError(f"{url}: {first}") from None
 
 
-def _open_local(parts: SplitResult, url: str) -> Any:
+def _open_local(parts: SplitResult, url: str, create: bool) -> Any:
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/"):
         raise StorageConfigError(f"{url}: expected file:///absolute/path")
+    if not create and not Path(path).is_dir():
+        raise StorageConfigError(f"{url}: no such directory")
     try:
-        return LocalStore(path, mkdir=True, automatic_cleanup=True)
+        return LocalStore(path, mkdir=create, automatic_cleanup=True)
     except (BaseError, OSError, ValueError) as error:
         first = (str(error).splitlines() or ["unusable"])[0]
         raise StorageConfigError(f"{url}: {first}") from None
@@ -201,7 +204,7 @@ def _options(scheme: str, credentials: Credentials) -> dict[str, Any]:
         ):
             raise StorageConfigError("plain http is for loopback addresses; use an https endpoint")
         options[_ENDPOINT_KEYS[scheme]] = credentials.endpoint
-    if scheme == "s3":
+    if scheme == "s3" and credentials.kind is not CredentialKind.PLATFORM:
         options["region"] = credentials.region or "us-east-1"
     return options
 

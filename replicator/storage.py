@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import obstore
 from blake3 import blake3
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.exceptions import BaseError, NotFoundError
 
 from replicator.credentials import Credentials, StorageConfigError, open_object_store
 from replicator.errors import ReplicatorError
@@ -44,6 +44,15 @@ READ_ATTEMPTS: Final = 4
 """How often a part is asked for before the download counts as failed."""
 
 Throttle = Callable[[int], Awaitable[None]]
+
+
+MAX_PARTS: Final = 9_000
+"""Of one multipart upload; S3 and GCS take 10,000."""
+
+
+def part_size(size: int) -> int:
+    """Bytes per part for an object of `size` bytes: grows where there would be too many parts."""
+    return max(PART_BYTES, -(-size // MAX_PARTS))
 
 
 class BackupTierError(ReplicatorError):
@@ -89,6 +98,7 @@ class ObjectStorage:
         retry_timeout: timedelta = timedelta(minutes=3),
         max_retries: int = 10,
         throttle: Throttle = _no_throttle,
+        create: bool = True,
     ) -> ObjectStorage:
         """Open `file:///path`, `gs://bucket/dir`, `s3://bucket/dir` or `az://container/dir`.
 
@@ -98,6 +108,7 @@ class ObjectStorage:
             timeout: for one request, or one read of a body.
             retry_timeout: how long one request is retried (on throttling and server errors).
             max_retries: how often at most.
+            create: make the directory of a `file://` URL where there is none.
             throttle: awaited with the number of bytes before each piece goes up or after it came
             down.
 
@@ -105,7 +116,12 @@ class ObjectStorage:
             StorageConfigError: unusable URL, or credentials that do not fit it.
         """
         store = open_object_store(
-            url, credentials, timeout=timeout, retry_timeout=retry_timeout, max_retries=max_retries
+            url,
+            credentials,
+            timeout=timeout,
+            retry_timeout=retry_timeout,
+            max_retries=max_retries,
+            create=create,
         )
         return cls(store, url, throttle)
 
@@ -134,25 +150,52 @@ class ObjectStorage:
             StorageError: it cannot be read.
             StoredDataError: larger than `limit` bytes.
         """
-        with self._reporting("read", path):
-            try:
-                result = await obstore.get_async(self._store, path)
-            except (FileNotFoundError, NotFoundError):
-                return None
-            if (size := result.meta["size"]) > limit:
-                raise StoredDataError(f"{self._shown(path)}: {size} bytes; limit {limit}")
-            return bytes(await result.bytes_async())
+        found = await self._read(path, None, limit=limit)
+        return None if found is None else bytes(found)
 
-    async def write_bytes(self, path: str, content: bytes, *, only_new: bool = False) -> bool:
-        """Write a small object whole; with `only_new`, False and no change where there is one."""
+    async def _read(
+        self,
+        path: str,
+        part: tuple[int, int] | None,
+        *,
+        limit: int | None = None,
+        size: int | None = None,
+    ) -> memoryview | None:
+        """An object, or the bytes from start to end of it; None where there is none.
+
+        Requests that are refused or unanswered have been retried by the store already when they
+        fail here; a body that breaks off is asked for again here.
+        """
+        options: Any = {} if part is None else {"range": part}
+        for attempt in range(1, READ_ATTEMPTS + 1):
+            with self._reporting("read", path):
+                try:
+                    result = await obstore.get_async(self._store, path, options=options)
+                except (FileNotFoundError, NotFoundError):
+                    return None
+            found = result.meta["size"]
+            if limit is not None and found > limit:
+                raise StoredDataError(f"{self._shown(path)}: {found} bytes; limit {limit}")
+            if size is not None and found != size:
+                raise StoredDataError(f"{self._shown(path)}: {found} bytes; expected {size}")
+            wanted = found if part is None else part[1] - part[0]
+            with self._reporting("read", path):
+                try:
+                    body = memoryview(await result.bytes_async())
+                    if len(body) == wanted:
+                        return body
+                    raise ConnectionError(f"{len(body)} of {wanted} bytes came")
+                except (BaseError, OSError):
+                    if attempt == READ_ATTEMPTS:
+                        raise
+            await asyncio.sleep(0.1 * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def write_bytes(self, path: str, content: bytes) -> None:
+        """Write a small object whole, over any that is there."""
         await self._throttle(len(content))
-        mode: Any = "create" if only_new else "overwrite"
         with self._reporting("write", path):
-            try:
-                await obstore.put_async(self._store, path, content, mode=mode, use_multipart=False)
-            except AlreadyExistsError:
-                return False
-        return True
+            await obstore.put_async(self._store, path, content, use_multipart=False)
 
     async def write_file(self, path: str, source: Path, *, size: int, digest: str) -> None:
         """Upload a file, provided that it is what it should be.
@@ -176,7 +219,7 @@ class ObjectStorage:
             parts = _checked_parts(file, source, size, digest, self._throttle)
             with self._reporting("write", path):
                 await obstore.put_async(
-                    self._store, path, parts, chunk_size=PART_BYTES, use_multipart=True
+                    self._store, path, parts, chunk_size=part_size(size), use_multipart=True
                 )
 
     async def read_file(
@@ -238,28 +281,11 @@ class ObjectStorage:
             await asyncio.gather(*coming, return_exceptions=True)
 
     async def _read_part(self, path: str, start: int, end: int, size: int) -> memoryview:
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                options: Any = {"range": (start, end)} if end - start < size else {}
-                result = await obstore.get_async(self._store, path, options=options)
-                if (found := result.meta["size"]) != size:
-                    raise StoredDataError(f"{self._shown(path)}: {found} bytes; expected {size}")
-                part = memoryview(await result.bytes_async())
-                if len(part) == end - start:
-                    return part
-                raise ConnectionError(f"{len(part)} of {end - start} bytes came")
-            except (FileNotFoundError, NotFoundError):
-                raise StoredDataError(
-                    f"{self._shown(path)}: no such object", missing=True
-                ) from None
-            except (BaseError, OSError) as error:
-                if attempt >= READ_ATTEMPTS:
-                    raise StorageError(
-                        f"cannot read {self._shown(path)}: {_first_line(error)}"
-                    ) from error
-                await asyncio.sleep(0.1 * 2**attempt)
+        part = (start, end) if end - start < size else None
+        found = await self._read(path, part, size=size)
+        if found is None:
+            raise StoredDataError(f"{self._shown(path)}: no such object", missing=True)
+        return found
 
     async def delete(self, paths: Iterable[str]) -> None:
         """Delete objects; those that are gone already are no error (so it can be repeated)."""

@@ -59,13 +59,11 @@ class AsyncReplicatorClient:
             raise HandshakeTimeoutError(not_taken(self.volume, timeout, "an earlier run's"))
         self.volume.write_config()
         try:
-            taken = await _until(deadline, self.volume.config_is_gone)
-        except asyncio.CancelledError:
+            if not await _until(deadline, self.volume.config_is_gone):
+                raise HandshakeTimeoutError(not_taken(self.volume, timeout, "this run's"))
+        except BaseException:
             self.volume.withdraw_config()
             raise
-        if not taken:
-            self.volume.withdraw_config()
-            raise HandshakeTimeoutError(not_taken(self.volume, timeout, "this run's"))
         self.check()
 
     async def wait_for_prerestore(self, *, timeout: float = RESTORE_SECONDS) -> Prerestore:

@@ -86,9 +86,12 @@ class ReplicatorClient:
         if not self._until(deadline, self.volume.config_is_gone):
             raise HandshakeTimeoutError(not_taken(self.volume, timeout, "an earlier run's"))
         self.volume.write_config()
-        if not self._until(deadline, self.volume.config_is_gone):
+        try:
+            if not self._until(deadline, self.volume.config_is_gone):
+                raise HandshakeTimeoutError(not_taken(self.volume, timeout, "this run's"))
+        except BaseException:
             self.volume.withdraw_config()
-            raise HandshakeTimeoutError(not_taken(self.volume, timeout, "this run's"))
+            raise
         self.check()
 
     def wait_for_prerestore(self, *, timeout: float = RESTORE_SECONDS) -> Prerestore:

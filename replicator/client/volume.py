@@ -110,12 +110,15 @@ class CheckpointVolume:
 
     def _take_report(self, name: str) -> str | None:
         path = self.directory / name
+        # Moved away first: what the replicator writes from now on goes into a new file.
+        taken = self.directory / f"{name}.{uuid.uuid4().hex}.tmp"
         try:
-            with path.open("rb") as file:
+            path.rename(taken)
+            with taken.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - MAX_REPORT_BYTES))
                 text = file.read(MAX_REPORT_BYTES).decode("utf-8", "replace")
-            path.unlink(missing_ok=True)
+            taken.unlink(missing_ok=True)
         except OSError:
             return None
         return text

@@ -12,7 +12,14 @@ from replicator.backup_seal import BackupSeal
 from replicator.backups import BackupIncompleteError, BackupNotFoundError, JobBackups
 from replicator.digest import verify
 from replicator.errors import ManifestError, ProtocolError
-from replicator.storage import ObjectStorage, StorageConfigError, StorageError, StoredDataError
+from replicator.storage import (
+    PART_BYTES,
+    ObjectStorage,
+    StorageConfigError,
+    StorageError,
+    StoredDataError,
+    part_size,
+)
 
 FIXTURES = Path(__file__).parent / "fixtures" / "reference"
 
@@ -454,6 +461,18 @@ def test_a_seal_that_cannot_be_is_refused(change: dict[str, object]) -> None:
 def test_an_unusable_url_is_a_clear_error(url: str) -> None:
     with pytest.raises(StorageConfigError):
         ObjectStorage.open(url)
+
+
+def test_an_object_of_any_size_fits_into_the_parts_that_stores_take() -> None:
+    for size in (0, 1, PART_BYTES * 9000, PART_BYTES * 9000 + 1, 5 * 2**40):
+        assert part_size(size) >= PART_BYTES
+        assert -(-size // part_size(size)) <= 10_000
+
+
+def test_a_path_that_is_only_read_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StorageConfigError, match="no such directory"):
+        ObjectStorage.open(f"file://{tmp_path}/typo", create=False)
+    assert not (tmp_path / "typo").exists()
 
 
 def test_an_unusable_path_is_a_clear_error(tmp_path: Path) -> None:

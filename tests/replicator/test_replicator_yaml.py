@@ -77,6 +77,13 @@ def test_the_file_that_the_nemo_client_writes() -> None:
     assert config.replication_peers() == (1,)
 
 
+def test_no_peers_is_an_empty_list_whichever_way_it_is_said() -> None:
+    config = parse_config(with_line("peers-per-node", "0").encode())
+    assert (config.peer_ranks, config.replication_peers()) == ((), ())
+    assert "peer-ranks: []" in config.to_yaml()
+    assert parse_config(config.to_yaml().encode()) == config
+
+
 def test_ranks_win_where_a_file_names_and_counts_peers() -> None:
     text = with_line("peer-ranks", "[2, 3]", with_line("nodes", "4"))
     config = parse_config(text.encode())
@@ -290,7 +297,7 @@ def test_default_peers_of_the_reference(
         node_rank=st.integers(0, 3),
         nodes=st.just(4),
         peer_ranks=st.none(),
-        peers_per_node=st.integers(0, 5),
+        peers_per_node=st.integers(1, 5),
         backup_interval_minutes=st.integers(0, 5000).map(lambda n: n / 4),
         backup_interval_steps=st.none(),
         workers_per_node=st.integers(1, 16),
