@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import os
 import stat
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,6 +32,8 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 PARALLEL_FILE_BYTES: Final = 64 * 1024 * 1024
 """From this size on one file is hashed by several threads; below, several files are."""
 MAX_DEPTH: Final = 64
+READ_AHEAD: Final = 8
+"""Values of an OCDBT store that are being read at a time."""
 OCDBT_MANIFEST: Final = "manifest.ocdbt"
 
 
@@ -214,7 +216,7 @@ class _KeyValueStore(Protocol):
     def read(self, key: bytes) -> Any: ...
 
 
-def orbax_hash(step_directory: Path) -> str | None:
+def orbax_hash(step_directory: Path, *, threads: int = 1) -> str | None:
     """The reference's hash of an Orbax step; None where it holds no OCDBT store.
 
     Equal arrays give equal hashes however the store is laid out on disk, which is what data
@@ -238,14 +240,24 @@ def orbax_hash(step_directory: Path) -> str | None:
         opened: _KeyValueStore = tensorstore.KvStore.open(
             {"driver": "ocdbt", "base": base}
         ).result()
-        hasher = blake3()
-        for key in sorted(opened.list().result()):
-            value = opened.read(key).result().value
-            digest = blake3(value).hexdigest()
-            hasher.update(f"{_key_text(key)}\t{digest}\n".encode())
+        return _hash_entries(opened, threads)
     except (ValueError, OSError) as error:
         raise OrbaxHashUnavailableError(f"{store}: cannot read the OCDBT store: {error}") from error
-    return "D" + hasher.hexdigest()
+
+
+def _hash_entries(store: _KeyValueStore, threads: int) -> str:
+    """Values are read ahead of the hashing; which order they come in makes no difference."""
+    hasher = blake3()
+    reading: deque[tuple[bytes | str, Any]] = deque()
+    keys = iter(sorted(store.list().result()))
+    while True:
+        while len(reading) < READ_AHEAD and (key := next(keys, None)) is not None:
+            reading.append((key, store.read(key)))
+        if not reading:
+            return "D" + hasher.hexdigest()
+        key, future = reading.popleft()
+        digest = blake3(future.result().value, max_threads=threads).hexdigest()
+        hasher.update(f"{_key_text(key)}\t{digest}\n".encode())
 
 
 def _key_text(key: bytes | str) -> str:
@@ -253,14 +265,14 @@ def _key_text(key: bytes | str) -> str:
     return f"{key!s}"
 
 
-def data_hash(path: Path, framework: Framework, content: ShardContent) -> str:
+def data_hash(path: Path, framework: Framework, content: ShardContent, *, threads: int = 1) -> str:
     """The name that the reference would give this shard's `.data`.
 
     Raises:
         OrbaxHashUnavailableError: see `orbax_hash`.
     """
     if framework is Framework.ORBAX and content.is_directory:
-        return orbax_hash(path) or reference_hash(content)
+        return orbax_hash(path, threads=threads) or reference_hash(content)
     return reference_hash(content)
 
 
