@@ -133,7 +133,11 @@ class JobBackups:
 
     async def _small(self, prefix: str, name: str) -> bytes | None:
         limit = MAX_SMALL_FILE_BYTES if name.endswith(".meta") else MAX_MANIFEST_BYTES
-        return await self._storage.read_bytes(prefix + name, limit=limit)
+        try:
+            return await self._storage.read_bytes(prefix + name, limit=limit)
+        except StoredDataError:
+            # Far too large to be one: this backup's problem, not a reason to look at no other.
+            return b""
 
     async def newest_complete(
         self, *, nodes: int | None = None, workers_per_node: int | None = None
@@ -397,21 +401,23 @@ def _check_reference_data(path: Path, stored: str) -> ShardContent:
 
 
 async def _gather(limit: int, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Results in order, at most `limit` running; the first error stops the rest and is raised."""
-    waiting = list(coroutines)
-    gate = asyncio.Semaphore(limit)
+    """Results in order, at most `limit` running; the first error stops the rest and is raised.
 
-    async def run(coroutine: Coroutine[Any, Any, T]) -> T:
-        async with gate:
-            return await coroutine
+    The coroutines are taken one by one as there is room: give a generator.
+    """
+    results: dict[int, T] = {}
+    waiting = iter(enumerate(coroutines))
 
-    tasks = [asyncio.ensure_future(run(coroutine)) for coroutine in waiting]
+    async def work() -> None:
+        for index, coroutine in waiting:
+            results[index] = await coroutine
+
+    tasks = [asyncio.ensure_future(work()) for _ in range(limit)]
     try:
-        return list(await asyncio.gather(*tasks))
+        await asyncio.gather(*tasks)
     except BaseException:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for coroutine in waiting:
-            coroutine.close()  # those that never got through the gate
         raise
+    return [results[index] for index in range(len(results))]

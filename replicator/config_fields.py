@@ -11,6 +11,8 @@ from replicator.yaml_fields import Field, Scalar, show
 
 _VARIABLE: Final = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_][A-Za-z0-9_]*)|)")
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
+MAX_LIST_PROBLEMS: Final = 20
+"""Problems reported of one list, which may have a hundred thousand entries."""
 EXPANDED_KEYS: Final = frozenset(
     {
         "job-name",
@@ -129,8 +131,15 @@ class FieldReader:
             if not field.value.is_null:
                 self.problem(key, "expected a list of node ranks, found a single value")
             return None
-        values = [self._whole(key, e.text, low, high, e) for e in field.value]
-        return tuple(value for value in values if value is not None)
+        values = []
+        before = len(self._problems)
+        for entry in field.value:
+            if (value := self._whole(key, entry.text, low, high, entry)) is not None:
+                values.append(value)
+            elif len(self._problems) - before >= MAX_LIST_PROBLEMS:
+                self._at(entry, f"{key}: more entries like that are not shown")
+                break
+        return tuple(values)
 
     def _whole(self, key: str, text: str, low: int, high: int, at: Scalar | None) -> int | None:
         if at is None:

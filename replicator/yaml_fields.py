@@ -17,6 +17,7 @@ from replicator.errors import Problem
 
 MAX_BYTES: Final = 256 * 1024
 """Largest file that is read; a peer list for 10,000 nodes takes under 70 KiB."""
+MAX_KEYS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class _EventWalk:
             raise _NotReadableError(Problem(line, column, "anchors and aliases are not accepted"))
         tag = getattr(event, "tag", None)
         if tag not in (None, "!"):
-            raise _NotReadableError(Problem(line, column, f"tag {tag!r} is not accepted"))
+            raise _NotReadableError(Problem(line, column, f"tag {show(tag)} is not accepted"))
         return event
 
 
@@ -134,10 +135,16 @@ def _read_mapping(walk: _EventWalk, problems: list[Problem]) -> dict[str, Field]
     if not isinstance(event, yaml.MappingStartEvent):
         raise _unexpected(event, "a mapping of keys to values")
     fields: dict[str, Field] = {}
+    count = 0
     while not isinstance(event := walk.next(), yaml.MappingEndEvent):
         if not isinstance(event, yaml.ScalarEvent):
             raise _unexpected(event, "a key")
         key = _scalar(event)
+        count += 1
+        if count > MAX_KEYS:
+            raise _NotReadableError(
+                Problem(key.line, key.column, f"more than {MAX_KEYS} keys; expected a dozen")
+            )
         value = _read_value(walk, key)
         if key.text in fields:
             first = fields[key.text].key.line

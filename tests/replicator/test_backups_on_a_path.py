@@ -212,6 +212,25 @@ def test_a_lost_or_damaged_small_file_makes_a_backup_incomplete(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("name", ["backup.seal", "job-s3-n1-w0.manifest", "job-s3-n1-w0.meta"])
+def test_a_small_file_that_is_huge_is_a_problem_of_its_backup_only(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("replicator.backups.MAX_MANIFEST_BYTES", 100_000)
+
+    async def scenario() -> None:
+        backups = open_at(store)
+        await store_backup(backups, tmp_path, name="2026-11-30_08-00", step=1)
+        await store_backup(backups, tmp_path)
+        (store / "job" / NAME / name).write_bytes(b"x" * 200_000)
+        assert not (await backups.index(NAME)).complete
+        found = await backups.newest_complete()
+        assert found is not None
+        assert found[0].name == "2026-11-30_08-00"
+
+    asyncio.run(scenario())
+
+
 def test_the_manifest_of_another_shard_is_no_manifest(store: Path, tmp_path: Path) -> None:
     async def scenario() -> None:
         backups = open_at(store)

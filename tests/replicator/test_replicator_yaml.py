@@ -208,6 +208,23 @@ def test_an_alias_bomb_costs_nothing() -> None:
     assert time.process_time() - start < 1
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"".join(b"nodes%d: 1\n" % i for i in range(20_000)),
+        b"nodes: 4\npeer-ranks: [" + b"x," * 120_000 + b"1]",
+        b"a: !" + b"t" * 250_000 + b" x",
+        b"a: b\n" * 50_000,
+    ],
+    ids=["keys", "list", "tag", "twice"],
+)
+def test_no_content_costs_much_time_or_makes_a_long_report(content: bytes) -> None:
+    start = time.process_time()
+    report = "\n".join(problems(content))
+    assert time.process_time() - start < 2
+    assert len(report) < 20_000
+
+
 def test_deep_nesting_is_refused_without_recursion() -> None:
     assert "found a list" in problems(b"a: " + b"[" * 100)[0]
     assert "nesting" in problems(b"a: " + b"[" * 50_000)[0]
