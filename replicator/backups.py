@@ -45,7 +45,7 @@ from replicator.storage import BackupTierError, ObjectStorage, StoredDataError
 
 T = TypeVar("T")
 
-PARALLEL_OBJECTS: Final = 16
+PARALLEL_OBJECTS: Final = 64
 """Small objects read or written at the same time."""
 PARALLEL_FILES: Final = 4
 """Data files transferred at the same time; the reference throttles backups likewise, so that they

@@ -369,6 +369,40 @@ def test_a_bad_credentials_file_is_named_without_its_content(
     assert "topsecret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "secret", "kind"),
+    [
+        ("gs://b/x", {"bearer_token": "s3cret"}, CredentialKind.GCS_TOKEN),
+        (
+            "s3://b/x",
+            {"access_key_id": "a", "secret_access_key": "s3cret", "session_token": "t"},
+            CredentialKind.S3_KEY,
+        ),
+        (
+            "az://b/x",
+            {"account_name": "a", "account_key": "czNjcmV0"},
+            CredentialKind.AZURE_KEY,
+        ),
+        ("az://b/x", {"account_name": "a", "sas_key": "sv=1&sig=s3cret"}, CredentialKind.AZURE_SAS),
+        ("gs://b/x", {}, CredentialKind.ANONYMOUS),
+        ("s3://b/x", {}, CredentialKind.ANONYMOUS),
+    ],
+)
+def test_a_store_opens_with_what_it_is_given(
+    url: str, secret: dict[str, str], kind: CredentialKind
+) -> None:
+    opened = ObjectStorage.open(url, Credentials(kind, secret))
+    assert "s3cret" not in repr(opened._store)
+
+
+def test_a_broken_service_account_key_is_an_error_that_does_not_show_it(tmp_path: Path) -> None:
+    path = tmp_path / "key.json"
+    path.write_text('{"type": "service_account", "private_key": "s3cret", "client_email": "x"}')
+    with pytest.raises(StorageConfigError) as caught:
+        ObjectStorage.open("gs://b/x", Credentials.from_option(str(path)))
+    assert "s3cret" not in str(caught.value)
+
+
 def test_credential_files(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     cases = {
