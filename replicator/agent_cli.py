@@ -25,6 +25,7 @@ from replicator.core.model import Timing
 from replicator.credentials import StorageConfigError
 from replicator.errors import ReplicatorError
 from replicator.platform.base import Platform
+from replicator.platform.kubernetes import KubernetesPlatform
 from replicator.platform.static import StaticPlatform
 
 DEFAULT_PORT = 4242
@@ -55,6 +56,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     agent.add_argument("--peers", type=Path, metavar="FILE", help="agents, for --platform static")
     agent.add_argument(
         "--namespace", metavar="NAME", help="of the Lease, for --platform kubernetes"
+    )
+    agent.add_argument(
+        "--service", default="", metavar="HOST:PORT", help="headless Service of all agents"
     )
     agent.add_argument("--job-uid", default="", metavar="UID", help="tells runs of one name apart")
     agent.add_argument(
@@ -126,9 +130,7 @@ def _platform(arguments: argparse.Namespace) -> Platform:
         if arguments.peers is None:
             raise StorageConfigError("--platform static needs --peers FILE")
         return StaticPlatform(arguments.peers, arguments.job_uid)
-    from replicator.platform.kubernetes import KubernetesPlatform
-
-    return KubernetesPlatform.in_cluster(arguments.namespace, arguments.job_uid)
+    return KubernetesPlatform.in_cluster(arguments.namespace, arguments.job_uid, arguments.service)
 
 
 def _run_agent(arguments: argparse.Namespace) -> int:

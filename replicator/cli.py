@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from replicator import agent_cli, backup_cli
+from replicator.demo import bench
 from replicator.demo import cli as demo_cli
 from replicator.simulate import cli as simulate_cli
 
@@ -22,6 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     backup_cli.add_commands(subparsers)
     demo_cli.add_commands(subparsers)
     simulate_cli.add_commands(subparsers)
+    bench.add_commands(subparsers)
     return parser
 
 

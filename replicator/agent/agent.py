@@ -52,6 +52,7 @@ class Agent:
         self.config: ReplicatorConfig | None = None
         self.node: Node | None = None
         self.address = ""
+        self.accepted_at = 0.0  # wall clock, only to tell an older coordinator from a younger
         self._tier: Tier | None = None
         self._seal_retry: dict[int, tuple[int, float]] = {}  # step -> (failures, not before)
         self._saved_at: dict[int, float] = {}
@@ -116,6 +117,7 @@ class Agent:
             self.http_port = await self.http.start(settings.http_host, settings.http_port)
         saved = self.markers.load_state(settings.platform.job_uid)
         self.config = saved.config
+        self.accepted_at = saved.accepted_at
         copies = [] if saved.config is None else await self._load(saved.config)
         self.node = Node(saved.state, copies, self.address, settings.timing)
         self.watcher.start()
@@ -134,6 +136,7 @@ class Agent:
         for task in list(self._tasks):
             task.cancel()
         await self.uplink.stop()
+        await self.coordination.stop()
         await self.server.stop()
         await self.http.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -211,6 +214,7 @@ class Agent:
         self._tier = Tier(self.settings.storage, config)
         known = self.store.load(config)
         node.copies = {Key(c.checkpoint, c.shard): (c.content, c.world) for c in known}
+        self.accepted_at = time.time()
         job = job_of(config, self.settings.platform.job_uid)
         self.metrics.peers.set(len(job.peers))
         self.apply(node.accept(job, secrets.token_hex(8), self.now()))
@@ -265,7 +269,7 @@ class Agent:
             self.die(error)
 
     def _persist(self, effect: fx.Persist) -> None:
-        self.markers.save_state(self.config, effect.state)
+        self.markers.save_state(self.config, effect.state, self.accepted_at)
 
     def _send(self, effect: fx.Send) -> None:
         self.uplink.send(effect.message)

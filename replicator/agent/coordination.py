@@ -57,14 +57,28 @@ class Coordination:
         platform = self._agent.settings.platform
         while True:
             try:
-                await platform.publish(job, self._agent.address)
+                await platform.publish(job, self._agent.address, self._agent.accepted_at)
             except ReplicatorError as error:
                 log.warning("cannot publish the coordinator", extra={"reason": str(error)})
             await asyncio.sleep(PUBLISH_PAUSE)
 
-    def serves(self, job: str) -> bool:
-        """Whether the coordinator of this job is here."""
-        return self._coordinator is not None and self._coordinator.job.name == job
+    async def stop(self) -> None:
+        """The agent ends: another one may serve the job."""
+        coordinator, self._coordinator = self._coordinator, None
+        if self._published is not None:
+            self._published.cancel()
+        if coordinator is not None:
+            try:
+                async with asyncio.timeout(PUBLISH_PAUSE):
+                    await self._agent.settings.platform.withdraw(coordinator.job.name)
+            except (ReplicatorError, TimeoutError) as error:
+                log.warning("cannot withdraw the coordinator", extra={"reason": str(error)})
+
+    def serves(self, job: str) -> float | None:
+        """Since when (wall clock) the coordinator of this job is here, or None."""
+        if self._coordinator is None or self._coordinator.job.name != job:
+            return None
+        return self._agent.accepted_at
 
     def received(self, connection: int, message: ToCoordinator) -> None:
         """A node's message."""

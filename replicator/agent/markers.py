@@ -44,6 +44,7 @@ class SavedState:
 
     config: ReplicatorConfig | None
     state: NodeState
+    accepted_at: float = 0.0
 
 
 class Markers:
@@ -137,7 +138,9 @@ class Markers:
 
     # ---- for the agent --------------------------------------------------------------------------
 
-    def save_state(self, config: ReplicatorConfig | None, state: NodeState) -> None:
+    def save_state(
+        self, config: ReplicatorConfig | None, state: NodeState, accepted_at: float
+    ) -> None:
         """Make the state durable."""
         document = {
             "config": None if config is None or state.job is None else config.to_yaml(),
@@ -148,6 +151,7 @@ class Markers:
             "checkpoint": state.checkpoint,
             "forced": state.forced,
             "last_step": state.last_step,
+            "accepted_at": accepted_at,
         }
         content = json.dumps(document).encode()
         write_whole(self._scratch.parent / STATE_FILE, content, self._scratch)
@@ -171,9 +175,10 @@ class Markers:
                 forced=str(document["forced"]),
                 last_step=int(document["last_step"]),
             )
+            accepted_at = float(document["accepted_at"])
         except (OSError, ValueError, KeyError, TypeError, ConfigError):
             return SavedState(None, NodeState())
-        return SavedState(config, state)
+        return SavedState(config, state, accepted_at)
 
 
 def _pair(kind: Any, value: Any) -> Any:

@@ -46,7 +46,7 @@ class PeerServer:
     store: LocalStore
     metrics: Metrics
     bandwidth: Bandwidth
-    serves_job: Callable[[str], bool]
+    serves_job: Callable[[str], float | None]  # since when (wall clock), None: not here
     received: Callable[[int, ToCoordinator], None]
     lost: Callable[[int], None]
     _listener: socket.socket | None = None
@@ -152,10 +152,11 @@ class PeerServer:
     # ---- nodes ----------------------------------------------------------------------------------
 
     async def _serve_node(self, channel: Channel) -> None:
-        here = self.serves_job(channel.job)
-        with contextlib.suppress(OSError, ReplicatorError, asyncio.CancelledError):
-            await channel.send(json.dumps({"coordinator": here}).encode())
-        if not here:
+        since = self.serves_job(channel.job)
+        answer = {"coordinator": since is not None, "since": since}
+        with contextlib.suppress(OSError, ReplicatorError):
+            await channel.send(json.dumps(answer).encode())
+        if since is None:
             await channel.finish()
             return
         number, self._next = self._next, self._next + 1

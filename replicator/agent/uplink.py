@@ -15,6 +15,10 @@ from replicator.errors import ReplicatorError
 from replicator.platform.base import Platform
 
 CONNECT_SECONDS = 10.0
+OTHERS_SECONDS = 0.5
+"""Time that slower answers get once one coordinator was found."""
+PROBES = 32
+"""Addresses that are asked at the same time."""
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 
@@ -73,27 +77,70 @@ class Uplink:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _find(self, job: str) -> Channel | None:
+        """The job's coordinator; of several (an old one may still run) the youngest."""
         try:
             addresses = await self.platform.coordinators(job)
         except ReplicatorError as error:
             log.info("no coordinator yet", extra={"reason": str(error)})
             return None
-        for address in addresses:
-            try:
-                channel = await connect(
-                    address,
-                    secret=self.secret,
-                    job=job,
-                    role="node",
-                    source=self.source,
-                    timeout=CONNECT_SECONDS,
+        for start in range(0, len(addresses), PROBES):
+            some = addresses[start : start + PROBES]
+            found = await self._probe_all(job, some)
+            if found:
+                best = max(found, key=lambda one: one[0])
+                for other in found:
+                    if other is not best:
+                        await other[1].finish()
+                return best[1]
+        return None
+
+    async def _probe_all(self, job: str, addresses: list[str]) -> list[tuple[float, Channel]]:
+        """Coordinators among these; once one has answered, the others get little time."""
+        probes = {asyncio.create_task(self._probe(job, address)) for address in addresses}
+        found: list[tuple[float, Channel]] = []
+        try:
+            waiting, patience = probes, CONNECT_SECONDS
+            while waiting:
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
                 )
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    if decode_json(await channel.receive()).get("coordinator") is True:
-                        return channel
-                await channel.finish()
-            except (OSError, TimeoutError, ReplicatorError) as error:
-                log.debug("not %s", address, extra={"reason": f"{type(error).__name__}: {error}"})
+                found += [answer for task in done if (answer := task.result()) is not None]
+                if not done:
+                    break
+                patience = OTHERS_SECONDS if found else CONNECT_SECONDS
+        finally:
+            for probe in probes:
+                probe.cancel()
+            for late in await asyncio.gather(*probes, return_exceptions=True):
+                if isinstance(late, tuple) and late not in found:
+                    await late[1].finish()
+        return found
+
+    async def _probe(self, job: str, address: str) -> tuple[float, Channel] | None:
+        try:
+            channel = await connect(
+                address,
+                secret=self.secret,
+                job=job,
+                role="node",
+                source=self.source,
+                timeout=CONNECT_SECONDS,
+            )
+        except (OSError, TimeoutError, ReplicatorError) as error:
+            log.debug("not %s", address, extra={"reason": f"{type(error).__name__}: {error}"})
+            return None
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                answer = decode_json(await channel.receive())
+            since = answer.get("since")
+            if answer.get("coordinator") is True and isinstance(since, int | float):
+                return float(since), channel
+        except (OSError, TimeoutError, ReplicatorError) as error:
+            log.debug("not %s", address, extra={"reason": f"{type(error).__name__}: {error}"})
+        except BaseException:
+            await channel.finish()
+            raise
+        await channel.finish()
         return None
 
     async def _talk(self, channel: Channel, me: asyncio.Task[None] | None) -> None:

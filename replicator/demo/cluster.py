@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -35,12 +36,19 @@ class DemoError(ReplicatorError):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of loopback that nobody uses now.
+
+    From below the range that systems give to outgoing connections, so that none of those takes one
+    before its agent has bound it.
+    """
+    ports: list[int] = []
+    pick = random.SystemRandom()
+    while len(ports) < count:
+        port = pick.randrange(15_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            ports += [] if port in ports else [port]
+    return ports
 
 
 @dataclass(slots=True)
@@ -127,7 +135,13 @@ class DemoCluster:
 
     def wait_ready(self, index: int, timeout: float = 20.0) -> None:
         """Until the agent answers."""
-        self.wait_for(lambda: self.status(index) is not None, timeout, f"agent {index} to answer")
+        self.wait_for(lambda: self._answers(index), timeout, f"agent {index} to answer")
+
+    def _answers(self, index: int) -> bool:
+        process = self.nodes[index].process
+        if process is None or process.poll() is not None:
+            raise DemoError(f"agent {index} ended: {self.log(index)[-500:]}")
+        return self.status(index) is not None
 
     def kill(self, index: int, how: int = signal.SIGKILL) -> None:
         """End a node's agent."""

@@ -25,8 +25,10 @@ class Platform(Protocol):
             PlatformError: it cannot be found out now.
         """
 
-    async def publish(self, job: str, address: str) -> None:
-        """This agent serves the job's coordinator.
+    async def publish(self, job: str, address: str, since: float) -> None:
+        """This agent serves the job's coordinator; called every few seconds.
+
+        `since` is when (wall clock) it took the job: of two agents the younger one wins.
 
         Raises:
             PlatformError: it cannot be published now, or another agent holds the job.

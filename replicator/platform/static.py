@@ -28,7 +28,6 @@ class StaticPlatform:
     def __init__(self, path: Path, job_uid: str = "") -> None:
         self._path = path
         self._uid = job_uid
-        self._last: dict[str, str] = {}
         self.agents()  # a bad file is an error at start, not at the first failure
 
     def agents(self) -> list[str]:
@@ -45,18 +44,11 @@ class StaticPlatform:
         return self._uid or self._read()[1]
 
     async def coordinators(self, job: str) -> list[str]:
-        """Every agent, the one that served last time first."""
-        agents = self.agents()
-        last = self._last.get(job)
-        return [last, *(a for a in agents if a != last)] if last in agents else agents
+        """Every agent: they are asked, and the one with rank 0 says so."""
+        return self.agents()
 
-    def found(self, job: str, address: str) -> None:
-        """The coordinator answered here: try this one first next time."""
-        self._last[job] = address
-
-    async def publish(self, job: str, address: str) -> None:
+    async def publish(self, job: str, address: str, since: float) -> None:
         """Nothing to do: agents ask one another."""
-        self._last[job] = address
 
     async def withdraw(self, job: str) -> None:
         """Nothing to do."""
