@@ -142,11 +142,16 @@ class CheckpointVolume:
 
         Raises:
             RestoreDataError: the link points to nothing.
+            LocalDirectoryError: the directory cannot be read.
         """
+        try:
+            entries = [entry.name for entry in self.directory.iterdir()]
+        except OSError as error:
+            raise LocalDirectoryError(f"{self.directory}: {error.strerror or error}") from error
         found = [
             name
-            for entry in self.directory.iterdir()
-            if (name := parse_checkpoint_name(entry.name, self.config.job_name)) is not None
+            for entry in entries
+            if (name := parse_checkpoint_name(entry, self.config.job_name)) is not None
             and name.kind is NameKind.RESTORE
             and (name.node_rank, name.worker) == (self.config.node_rank, worker)
         ]

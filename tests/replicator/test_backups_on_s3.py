@@ -244,11 +244,12 @@ def test_a_vanished_object_is_missing_not_transient(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("max_retries", [0, 3])
 def test_a_download_that_breaks_off_is_taken_up_again(
-    proxy: FaultProxy, bucket: str, tmp_path: Path
+    proxy: FaultProxy, bucket: str, tmp_path: Path, max_retries: int
 ) -> None:
     async def scenario() -> None:
-        backups = JobBackups(storage_at(proxy.url, bucket), "job")
+        backups = JobBackups(storage_at(proxy.url, bucket, max_retries=max_retries), "job")
         (manifest,) = await store_backup(backups, tmp_path, nodes=1, size=4_000_000)
         step = (await backups.index(NAME)).newest_complete
         assert step is not None
@@ -270,6 +271,10 @@ def test_a_download_that_always_breaks_off_is_a_transient_error(
         await store_backup(backups, tmp_path, nodes=1)
         step = (await backups.index(NAME)).newest_complete
         assert step is not None
+        proxy.rule = on_path(".distcp", Fault.CUT_DOWNLOAD)
+        with pytest.raises(StorageError, match="cannot read") as caught:
+            await backups.download_shard(NAME, step, 0, 0, tmp_path / "cut")
+        assert caught.value.transient
         proxy.rule = on_path(".distcp", Fault.STALL)
         slow = JobBackups(
             storage_at(proxy.url, bucket, timeout=timedelta(milliseconds=300), max_retries=0), "job"

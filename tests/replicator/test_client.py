@@ -236,6 +236,33 @@ def test_a_directory_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
         ReplicatorClient(tmp_path / "none", CONFIG)
 
 
+def test_a_volume_that_goes_away_is_a_clear_error(local: Path) -> None:
+    client = ReplicatorClient(local, CONFIG)
+    pending = client.volume.begin(4, 0)
+    local.rename(local.with_name("elsewhere"))
+    with pytest.raises(LocalDirectoryError, match="No such file"):
+        client.handshake(timeout=5)
+    with pytest.raises(LocalDirectoryError, match="No such file"):
+        client.wait_for_restore(timeout=5)
+    with pytest.raises(SaveError, match="step 5: No such file"), client.save(5):
+        pytest.fail("the body must not run")
+    with pytest.raises(SaveError, match="nothing was written"):
+        client.volume.commit(4, 0)
+    assert not pending.exists()
+
+
+def test_a_prerestore_that_makes_no_sense_does_not_hide_the_checkpoint(local: Path) -> None:
+    (local / "x").write_bytes(b"")
+    (local / "job-s5-n0-w0.restore").symlink_to("x")
+    (local / "replicator.prerestore").write_bytes(b"[1]")
+    client = ReplicatorClient(local, CONFIG)
+    restored = client.wait_for_restore(timeout=5)
+    assert restored is not None
+    assert (restored.step, restored.backup) == (5, None)
+    with pytest.raises(ConfigError):
+        client.wait_for_prerestore(timeout=5)
+
+
 @pytest.mark.parametrize(
     "change",
     [{"node_rank": 1}, {"nodes": 0}, {"job_name": '../x"\nnodes: 9'}, {"peer_ranks": (0,)}],
