@@ -253,6 +253,46 @@ def test_lightning_saves_through_the_replicator_and_resumes(
         assert all(torch.equal(fresh.state_dict()[name], trained[name]) for name in trained)
 
 
+def test_a_ddp_job_saves_on_every_node_and_resumes(tmp_path: Path, pl: Any) -> None:
+    directories = [tmp_path / f"node{node}" for node in range(2)]
+    for directory in directories:
+        directory.mkdir()
+
+    def run(steps: int) -> list[dict[str, Any]]:
+        port = free_port()
+        worker = str(Path(__file__).with_name("lightning_worker.py"))
+        processes = [
+            subprocess.Popen(
+                [
+                    *(sys.executable, worker, str(directory), str(node), "2", str(port)),
+                    *(str(tmp_path / "unused"), str(steps)),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for node, directory in enumerate(directories)
+        ]
+        results = []
+        for process in processes:
+            output, errors = process.communicate(timeout=150)
+            assert process.returncode == 0, errors[-4000:]
+            results.append(json.loads(output.splitlines()[-1]))
+        return results
+
+    with FakeReplicator(directories[0]) as first, FakeReplicator(directories[1]) as second:
+        begun = run(4)
+        assert [(r["restored"], r["step"]) for r in begun] == [(None, 4)] * 2
+        for replicator in (first, second):
+            replicator.wait_for_saved(2)
+            replicator.wait_for_saved(4)
+        resumed = run(6)
+        assert [(r["restored"], r["step"]) for r in resumed] == [(4, 6)] * 2
+        assert resumed[0]["weight"] == resumed[1]["weight"] != begun[0]["weight"]
+        for replicator in (first, second):
+            replicator.wait_for_saved(6)
+
+
 def test_only_the_first_rank_of_a_node_saves(local: Path, pl: Any) -> None:
     from replicator.client.lightning import EveryNodeSaves, ReplicatorCheckpointIO
 
