@@ -17,16 +17,16 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     return screen
 
 
 def test_a_long_run_shows_how_far_it_is_and_leaves_no_trace(
-    screen: Terminal, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    screen = to_a_terminal(monkeypatch)
     clock = iter([0.0, 0.5, 1.5, 1.55, 2.0])
     monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     progress = terminal.ProgressLine("compiling")
@@ -38,8 +38,9 @@ def test_a_long_run_shows_how_far_it_is_and_leaves_no_trace(
 
 
 def test_a_short_run_and_a_pipe_show_nothing(
-    screen: Terminal, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    screen = to_a_terminal(monkeypatch)
     progress = terminal.ProgressLine("compiling")
     progress(1, 2)
     progress.clear()
