@@ -26,7 +26,7 @@ LOCAL_GROUPS = ("kustomize.config.k8s.io/", "stowplan.dev/")
 """API groups of files that tools read and no cluster sees."""
 
 SHARED_GROUPS = frozenset({"argoproj.io"})
-"""API groups in which other projects (Argo Workflows, Rollouts) keep kinds that are not vendored."""
+"""Groups in which other projects (Argo Workflows, Rollouts) keep kinds that are not vendored."""
 
 LOCAL_CONFIG = "config.kubernetes.io/local-config"
 """Annotation by which kustomize and kpt mark an object that is not for a cluster."""
