@@ -22,8 +22,6 @@ from typing import Any, Protocol
 from generator.findings import Severity
 
 ENTRY = "stowplan_entry"
-REMEMBERED = 4096
-"""Objects whose results an engine keeps: a fleet repeats the same ones in every cluster."""
 KINDS = (
     "checkpointconfiguration",
     "clusterqueue",
@@ -158,7 +156,6 @@ class RegorusEngine:
         self._add(f"{ENTRY}.rego", _entry_module(sorted(set(packages))))
         if data:
             self._engine.add_data_json(json.dumps(data))
-        self._remembered: dict[str, list[PolicyResult]] = {}
 
     def _add(self, name: str, text: str) -> None:
         try:
@@ -171,18 +168,9 @@ class RegorusEngine:
         return [self._judge_one(body) for body in bodies]
 
     def _judge_one(self, body: Mapping[str, Any]) -> list[PolicyResult]:
-        text = json.dumps(body, default=str)
-        known = self._remembered.get(text)
-        if known is None:
-            known = self._evaluate(text, entry_of(body))
-            if len(self._remembered) < REMEMBERED:
-                self._remembered[text] = known
-        return known
-
-    def _evaluate(self, text: str, entry: str) -> list[PolicyResult]:
-        self._engine.set_input_json(text)
+        self._engine.set_input_json(json.dumps(body, default=str))
         try:
-            answer = self._engine.eval_rule_as_json(f"data.{ENTRY}.{entry}")
+            answer = self._engine.eval_rule_as_json(f"data.{ENTRY}.{entry_of(body)}")
         except RuntimeError as error:
             raise PolicyError(_first_lines(error)) from None
         if not answer or answer == "[]":
