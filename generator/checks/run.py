@@ -194,9 +194,8 @@ def check_cluster(
     Returns:
         Each finding with the object that it is about, in the order of the objects.
     """
-    return combine(
-        judge(subjects, versions, engine), facts=facts, cluster=cluster, complete=complete
-    )
+    judged = judge(subjects, versions, engine)
+    return combine(judged, facts=facts, cluster=cluster, complete=complete)
 
 
 def _api_versions(facts: Mapping[str, Any] | None) -> set[Any]:

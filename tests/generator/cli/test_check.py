@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from jsonschema_rs import Draft202012Validator
 
 from generator.checks.policy import policy_folder
 from generator.cli import check, explain
@@ -54,9 +55,11 @@ def test_standard_input_is_read_and_a_list_is_taken_apart(capsys, monkeypatch):
     assert "KUE010 ClusterQueue tpu" in out
 
 
-def test_json_carries_everything(capsys):
+def test_json_carries_everything_as_its_schema_says(capsys):
     _, out, _ = stowplan_check(capsys, WRONG, "--format", "json")
     value = json.loads(out)
+    schema = json.loads((CASES.parents[1] / "docs" / "report.schema.json").read_text("utf-8"))
+    Draft202012Validator(schema).validate(value)
     assert value["schemaVersion"] == 1
     assert value["counts"]["error"] == 1
     [finding] = [f for f in value["findings"] if f["rule"] == "KUE010"]
