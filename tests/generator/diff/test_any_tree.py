@@ -1,0 +1,117 @@
+"""Any two trees of readable files give a report in every format, never a traceback."""
+
+from __future__ import annotations
+
+import copy
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generator.diff.build import build_report
+from generator.diff.model import IMPACT_RANK, Report, Verb
+from generator.diff.render.html import render_html
+from generator.diff.render.json import document
+from generator.diff.render.markdown import MIN_BUDGET, render_markdown
+from generator.diff.render.text import render_text
+from generator.diff.tree import open_trees
+from tests.generator.diff import fleet
+from tests.generator.diff.test_render import checked, schema
+
+SCHEMA = jsonschema.Draft202012Validator(schema())
+REAL = (
+    fleet.checkpointing(),
+    fleet.flavor(),
+    fleet.cluster_queue(),
+    fleet.local_queue(),
+    fleet.jobset(),
+    fleet.priority_class(),
+    fleet.facts("a"),
+)
+
+odd = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "64Gi", "12000m", "always", "Never", "a\nb\nc\nd\n", "±`|<b>\x1b[0m"]),
+    st.lists(st.integers(0, 3), max_size=3),
+    st.dictionaries(st.sampled_from(["name", "key", "a.b/c"]), st.integers(0, 3), max_size=2),
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> Any:
+    """A real object with a few values replaced, removed or doubled anywhere."""
+    body = copy.deepcopy(draw(st.sampled_from(REAL)))
+    for _ in range(draw(st.integers(0, 4))):
+        place: Any = body
+        while True:
+            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            inner = place[key]
+            if isinstance(inner, dict | list) and inner and draw(st.integers(0, 3)):
+                place = inner
+                continue
+            change = draw(st.sampled_from(["set", "drop", "double"]))
+            if change == "drop":
+                del place[key]
+            elif change == "double" and isinstance(place, list):
+                place.append(copy.deepcopy(inner))
+            else:
+                place[key] = draw(odd)
+            break
+    return body
+
+
+trees = st.dictionaries(
+    st.sampled_from(
+        ["a/x.yaml", "a/cluster.yaml", "a/q/y.yaml", "b/x.yaml", "b/z.json", "top.yml"]
+    ),
+    st.one_of(mutated(), odd),
+    max_size=5,
+)
+
+
+def report_of(old: dict[str, Any], new: dict[str, Any]) -> Report:
+    with tempfile.TemporaryDirectory() as folder:
+        for side, files in (("old", old), ("new", new)):
+            root = Path(folder, side)
+            root.mkdir()
+            (root / "marker.md").write_text("so that neither side is empty")
+            for path, body in files.items():
+                file = root / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(yaml.safe_dump(body, sort_keys=False, allow_unicode=False))
+        return build_report(*open_trees(f"{folder}/old", f"{folder}/new", "compiled"))
+
+
+@given(trees, trees)
+@settings(max_examples=120, deadline=None)
+def test_every_format_of_any_two_trees(old: dict[str, Any], new: dict[str, Any]) -> None:
+    report = report_of(old, new)
+    SCHEMA.validate(json.loads(json.dumps(document(report), allow_nan=False)))
+    assert [c for c in render_text(report, unfold=True) if not c.isprintable() and c != "\n"] == []
+    for budget in (MIN_BUDGET, 60_000):
+        assert len(render_markdown(report, budget=budget)) <= budget
+    checked(render_html(report))
+
+
+@given(trees, trees)
+@settings(max_examples=60, deadline=None)
+def test_what_holds_of_every_report(old: dict[str, Any], new: dict[str, Any]) -> None:
+    there, back = report_of(old, new), report_of(new, old)
+    assert bool(there.groups) == bool(back.groups)
+    assert there.verbs[Verb.ADD] == back.verbs[Verb.DELETE]
+    assert there.verbs[Verb.DELETE] == back.verbs[Verb.ADD]
+    ranks = [IMPACT_RANK[group.impact] for group in there.groups]
+    assert ranks == sorted(ranks)
+    assert sum(there.impacts.values()) == sum(there.verbs.values()) == len(there.changes)
+    assert report_of(new, new).groups == ()
