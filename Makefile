@@ -45,7 +45,7 @@ codegen: $(STAMP) ## Renew everything that is derived: compiled/, JSON Schema
 
 lock: ## Renew requirements.lock from pyproject.toml (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --all-extras pyproject.toml -o requirements.lock
+	  --extra kapitan --extra replicator --extra dev pyproject.toml -o requirements.lock
 
 clean: ## Remove the environment and every cache
 	@rm -rf $(VENV) .stowplan .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

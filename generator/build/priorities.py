@@ -16,7 +16,7 @@ def build(fleet: Fleet) -> Iterator[Manifest]:
         pods = PriorityClass(
             metadata=metadata("PriorityClass", name),
             value=rung.value,
-            global_default=rung.global_default,
+            global_default=rung.global_default or None,
             preemption_policy=rung.preemption_policy,
             description=rung.description or None,
         )

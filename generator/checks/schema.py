@@ -103,7 +103,13 @@ def check_object(
         findings.extend(_cel_findings(with_defaults(value, kind.defaults), kind))
     findings.extend(metadata_findings(value, ref))
     if not broken:
-        findings.extend(webhooks.webhook_findings(value, ref))
+        said = [finding.path for finding in findings]
+        findings.extend(
+            finding
+            for finding in webhooks.webhook_findings(value, ref)
+            # Where CEL has refused the block already, the webhook's words on it add nothing.
+            if not any(finding.path[: len(path)] == path for path in said if path)
+        )
         findings.extend(pod_spec.pod_findings(value, ref.kind))
     if ref.deprecated:
         findings.append(_deprecated(ref, versions))

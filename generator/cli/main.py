@@ -17,7 +17,9 @@ from types import FrameType
 # name → (module, one line for --help). Modules are imported only for the command that runs.
 COMMANDS: dict[str, tuple[str, str]] = {
     "compile": ("generator.cli.compile", "render the inventory into compiled/"),
-    "diff": ("generator.cli.diff", "compare two rendered trees: what changes for running clusters"),
+    "check": ("generator.cli.check", "judge manifests: schemas, references and policies"),
+    "diff": ("generator.cli.diff", "say what a change of compiled/ does to running clusters"),
+    "explain": ("generator.cli.explain", "explain a rule, or list all of them"),
     "init": ("generator.cli.init", "write a small working tree of your own"),
     "size": ("generator.cli.size", "explain RAM disk sizes, or try out others"),
     "schema": ("generator.cli.schema", "print the JSON Schema of inventory files, for editors"),

@@ -8,12 +8,16 @@ from schemas.manifests.base import KubernetesObject
 
 
 class PriorityClass(KubernetesObject):
-    """A pod priority class."""
+    """A pod priority class.
+
+    ``globalDefault`` is written only when it is true: the API server drops ``false``, so that a
+    client-side apply of a written ``false`` changes the object for ever.
+    """
 
     api_version: Literal["scheduling.k8s.io/v1"] = "scheduling.k8s.io/v1"
     kind: Literal["PriorityClass"] = "PriorityClass"
     value: int
-    global_default: bool = False
+    global_default: Literal[True] | None = None
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
     description: str | None = None
 

@@ -139,10 +139,11 @@ class World:
         cls, subjects: Iterable[Subject], facts: Mapping[str, Any] | None, complete: bool
     ) -> World:
         """Index the objects of a cluster."""
-        kept = tuple(subject for subject in subjects if subject.kind and subject.name)
+        kept = tuple(subject for subject in subjects if subject.kind)
         index: dict[str, dict[tuple[str, str], Subject]] = defaultdict(dict)
         for subject in kept:
-            index[subject.kind].setdefault((_namespace(subject), subject.name), subject)
+            if subject.name:
+                index[subject.kind].setdefault((_namespace(subject), subject.name), subject)
         spec = (facts or {}).get("spec")
         return cls(kept, spec if isinstance(spec, Mapping) else {}, complete, index)
 

@@ -1,0 +1,1 @@
+"""A Kubernetes control plane from Go modules, without containers."""

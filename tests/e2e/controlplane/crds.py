@@ -1,0 +1,100 @@
+"""Custom resource definitions and webhooks of given Kueue and JobSet versions.
+
+Both come from the module folders through kustomize, as their own installation does, with every
+``service`` reference replaced by the URL of the process on loopback.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from . import build
+from .client import Client, Manifest
+
+#: The CheckpointConfiguration CRD, vendored with its licence and source.
+CHECKPOINT_CRD = (
+    Path(__file__).parents[3] / "schemas/upstream/checkpointing/checkpointconfiguration.yaml"
+)
+
+_WEBHOOK_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+class InstallError(Exception):
+    """Definitions of a product could not be read from its module."""
+
+
+def definitions(
+    module: str, version: str, url: str, authority: Path, kubectl: Path
+) -> list[Manifest]:
+    """The product's CRDs; conversion webhooks point at ``url``."""
+    return [
+        _redirect(manifest, url, authority)
+        for manifest in _kustomize(module, version, "config/components/crd", kubectl)
+        if manifest["kind"] == "CustomResourceDefinition"
+    ]
+
+
+def webhooks(
+    product: str, module: str, version: str, url: str, authority: Path, kubectl: Path
+) -> list[Manifest]:
+    """The product's webhook configurations, renamed since all products use the same names."""
+    found = []
+    for manifest in _kustomize(module, version, "config/components/webhook", kubectl):
+        if manifest["kind"] in _WEBHOOK_KINDS:
+            manifest["metadata"] = {"name": f"{product}-{manifest['metadata']['name']}"}
+            found.append(_redirect(manifest, url, authority))
+    return found
+
+
+def checkpoint_definition() -> Manifest:
+    """The CRD of CheckpointConfiguration; it has no webhook."""
+    loaded: Manifest = yaml.safe_load(CHECKPOINT_CRD.read_text())
+    return loaded
+
+
+def established(client: Client) -> bool:
+    """Whether every CRD of the cluster is served."""
+    return all(
+        any(
+            condition["type"] == "Established" and condition["status"] == "True"
+            for condition in (definition.get("status") or {}).get("conditions") or []
+        )
+        for definition in client.items("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    )
+
+
+def _kustomize(module: str, version: str, folder: str, kubectl: Path) -> list[Manifest]:
+    completed = subprocess.run(
+        [str(kubectl), "kustomize", folder],
+        cwd=build.module_folder(module, version),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if completed.returncode != 0:
+        raise InstallError(f"{module}@{version}: kustomize {folder}: {completed.stderr.strip()}")
+    return [document for document in yaml.safe_load_all(completed.stdout) if document]
+
+
+def _redirect(manifest: Manifest, url: str, authority: Path) -> Manifest:
+    """Replace every ``clientConfig.service`` below ``manifest`` by a URL and its authority."""
+    bundle = base64.b64encode(authority.read_bytes()).decode()
+
+    def rewrite(value: Any) -> Any:
+        if isinstance(value, list):
+            return [rewrite(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if isinstance(value.get("service"), dict) and "name" in value["service"]:
+            path = value["service"].get("path", "/")
+            return {"url": f"{url}{path}", "caBundle": bundle}
+        return {key: rewrite(item) for key, item in value.items()}
+
+    redirected: Manifest = rewrite(manifest)
+    return redirected
