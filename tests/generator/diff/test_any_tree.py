@@ -45,19 +45,21 @@ odd = st.one_of(
 )
 
 
-@st.composite
-def mutated(draw: st.DrawFn) -> Any:
-    """A real object with a few values replaced, removed or doubled anywhere."""
-    body = copy.deepcopy(draw(st.sampled_from(REAL)))
-    for _ in range(draw(st.integers(0, 4))):
+def mutate(draw: st.DrawFn, original: dict[str, Any]) -> Any:
+    """A copy with a few values replaced, removed or doubled anywhere."""
+    body = copy.deepcopy(original)
+    for _ in range(draw(st.sampled_from([1, 0, 2, 4]))):
         place: Any = body
         while True:
             keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            if place is body and draw(st.sampled_from([True, True, True, False])):
+                keys = [key for key in keys if key not in ("apiVersion", "kind")]
             if not keys:
                 break
             key = draw(st.sampled_from(keys))
             inner = place[key]
-            if isinstance(inner, dict | list) and inner and draw(st.integers(0, 3)):
+            deeper = draw(st.sampled_from([True, True, True, True, False]))
+            if isinstance(inner, dict | list) and inner and deeper:
                 place = inner
                 continue
             change = draw(st.sampled_from(["set", "drop", "double"]))
@@ -71,13 +73,28 @@ def mutated(draw: st.DrawFn) -> Any:
     return body
 
 
+@st.composite
+def mutated(draw: st.DrawFn) -> Any:
+    return mutate(draw, draw(st.sampled_from(REAL)))
+
+
+@st.composite
+def edited(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A cluster before and after a few edits."""
+    old = {f"a/{path}": body for path, body in fleet.cluster("a").items()}
+    return old, {path: mutate(draw, body) for path, body in old.items()}
+
+
 trees = st.dictionaries(
     st.sampled_from(
         ["a/x.yaml", "a/cluster.yaml", "a/q/y.yaml", "b/x.yaml", "b/z.json", "top.yml"]
     ),
-    st.one_of(mutated(), odd),
+    st.one_of(mutated(), mutated(), mutated(), odd),
+    min_size=1,
     max_size=5,
 )
+
+sides = st.one_of(edited(), st.tuples(trees, trees))
 
 
 def report_of(old: dict[str, Any], new: dict[str, Any]) -> Report:
@@ -93,10 +110,10 @@ def report_of(old: dict[str, Any], new: dict[str, Any]) -> Report:
         return build_report(*open_trees(f"{folder}/old", f"{folder}/new", "compiled"))
 
 
-@given(trees, trees)
+@given(sides)
 @settings(max_examples=120, deadline=None)
-def test_every_format_of_any_two_trees(old: dict[str, Any], new: dict[str, Any]) -> None:
-    report = report_of(old, new)
+def test_every_format_of_any_two_trees(both: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    report = report_of(*both)
     SCHEMA.validate(json.loads(json.dumps(document(report), allow_nan=False)))
     assert [c for c in render_text(report, unfold=True) if not c.isprintable() and c != "\n"] == []
     for budget in (MIN_BUDGET, 60_000):
@@ -104,9 +121,10 @@ def test_every_format_of_any_two_trees(old: dict[str, Any], new: dict[str, Any])
     checked(render_html(report))
 
 
-@given(trees, trees)
+@given(sides)
 @settings(max_examples=60, deadline=None)
-def test_what_holds_of_every_report(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_what_holds_of_every_report(both: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    old, new = both
     there, back = report_of(old, new), report_of(new, old)
     assert bool(there.groups) == bool(back.groups)
     assert there.verbs[Verb.ADD] == back.verbs[Verb.DELETE]
