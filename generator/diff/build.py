@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -94,7 +95,7 @@ class _Builder:
             unchanged=unchanged + self._respelled,
             respelled=self._respelled,
             documents=len(documents),
-            clusters=len({c for path in everything if (c := cluster_of(path))}),
+            clusters=_count_clusters(everything),
             findings=tuple(self._findings),
             headlines=headlines(ordered),
             verbs=Counter(change.verb for change in ordered),
@@ -261,6 +262,13 @@ class _Builder:
                         manifest=Location(path),
                     )
                 )
+
+
+def _count_clusters(paths: Iterable[str]) -> int:
+    """Count the folders with facts; in a tree that has none, all of them."""
+    every = list(paths)
+    known = {cluster for path in every if path == f"{(cluster := cluster_of(path))}/cluster.yaml"}
+    return len(known or {cluster for path in every if (cluster := cluster_of(path))})
 
 
 def _layer(path: str) -> str:

@@ -28,6 +28,17 @@ def test_a_tree_does_not_differ_from_itself(compare_trees: Compare) -> None:
     assert (report.unchanged, report.clusters) == (14, 2)
 
 
+def test_what_belongs_to_no_cluster_counts_as_none(compare_trees: Compare) -> None:
+    project = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "AppProject",
+        "metadata": {"name": "prod"},
+    }
+    new = {**fleets("a"), "argocd": {"project.yaml": project}}
+    report = compare_trees(fleets("a"), new)
+    assert (report.clusters, verbs(report)) == (1, [("add", "AppProject", "prod")])
+
+
 def test_comments_and_spelling_are_no_change(compare_trees: Compare, tmp_path: Any) -> None:
     new = fleets("a")
     path = fleet.path_of(fleet.cluster_queue())
