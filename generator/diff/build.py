@@ -213,7 +213,7 @@ class _Builder:
         whys.update(dict.fromkeys(f.why for f in fields if f.impact is impact and not f.follows))
         if why:
             whys.setdefault(why)
-        return fields, impact, tuple(whys), source
+        return fields, impact, tuple(sentence for sentence in whys if sentence), source
 
     def _versions(self, shown: Loaded) -> dict[str, str]:
         return self._new.facts(shown.resource.cluster).versions
@@ -246,11 +246,10 @@ class _Builder:
 
     def _look_for_half_written(self) -> None:
         """Warn of a cluster that had its facts and lost them but not its manifests."""
+        present = {cluster_of(path) for path in self._head.files}
         for path in self._base.files:
             cluster, _, name = path.partition("/")
-            if name != "cluster.yaml" or path in self._head.files:
-                continue
-            if any(cluster_of(other) == cluster for other in self._head.files):
+            if name == "cluster.yaml" and path not in self._head.files and cluster in present:
                 self._findings.append(
                     Finding(
                         "DIF004",
