@@ -97,7 +97,7 @@ class _Builder:
             documents=len(documents),
             clusters=_count_clusters(everything),
             findings=tuple(self._findings),
-            headlines=headlines(ordered),
+            headlines=headlines(ordered, lone),
             verbs=Counter(change.verb for change in ordered),
             impacts=Counter(change.impact for change in ordered),
         )
