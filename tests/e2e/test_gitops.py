@@ -26,6 +26,7 @@ pytestmark = pytest.mark.e2e
 #: Comparisons with Git through which nothing may change.
 REFRESHES = 3
 JOBSET = "jobset.x-k8s.io/v1alpha2"
+IN_ORDER = dict.fromkeys(LAYERS, ("Synced", "Healthy"))
 NEXT_RUN = "low-jax-trillium-next"
 #: Layers whose folder is no list of resources.
 NOT_SYNCED = ("controllers", "bootstrap")
@@ -96,16 +97,12 @@ def fleet(planes: Planes, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     argocd.install(cluster, customizations())
     for manifest in applications(repository.url):
         cluster.client.create(manifest)
-    return Fleet(cluster, repository)
+    synced = Fleet(cluster, repository)
+    wait_for(synced, lambda: states(synced) == IN_ORDER, 180, "all applications in order")
+    return synced
 
 
 def test_everything_ends_synced_and_healthy_and_stays_so(fleet: Fleet) -> None:
-    in_order = dict.fromkeys(LAYERS, ("Synced", "Healthy"))
-
-    def states() -> dict[str, tuple[str, str]]:
-        return {layer: fleet.state(layer) for layer in LAYERS}
-
-    wait_for(fleet, lambda: states() == in_order, 180, "all applications Synced and Healthy")
     for name in (HIGH, LOW):
         wait_for(
             fleet,
@@ -118,7 +115,7 @@ def test_everything_ends_synced_and_healthy_and_stays_so(fleet: Fleet) -> None:
         for layer in LAYERS:
             argocd.refresh(fleet.cluster.client, f"{CLUSTER}-{layer}")
         time.sleep(argocd.RESYNC_S)
-        assert states() == in_order, explain(fleet)
+        assert states(fleet) == IN_ORDER, explain(fleet)
     assert (generations(fleet), {layer: fleet.syncs(layer) for layer in LAYERS}) == before
 
 
@@ -253,6 +250,11 @@ def applications(url: str) -> Iterator[Manifest]:
             },
         },
     }
+
+
+def states(fleet: Fleet) -> dict[str, tuple[str, str]]:
+    """Sync and health status of every layer's application."""
+    return {layer: fleet.state(layer) for layer in LAYERS}
 
 
 def customizations() -> dict[str, str]:
