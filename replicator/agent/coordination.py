@@ -102,7 +102,7 @@ class Coordination:
 
     def _send_to(self, effect: fx.SendTo) -> None:
         coordinator = self._coordinator
-        member = coordinator.members.get(effect.rank) if coordinator is not None else None
+        member = coordinator.members.by_rank.get(effect.rank) if coordinator is not None else None
         if member is not None:
             self._agent.server.send(member.connection, effect.message)
 
@@ -173,7 +173,7 @@ class Coordination:
         complete = replication.complete if replication is not None else None
         return {
             "phase": coordinator.phase.value,
-            "present": sorted(coordinator.members),
+            "present": sorted(coordinator.members.by_rank),
             "restored_step": coordinator.checkpoint.step if coordinator.checkpoint else None,
             "complete_step": None if complete is None else complete.step,
             "replicated_step": None if replicated is None else replicated.step,
