@@ -63,7 +63,7 @@ class Node:
         self._needs: set[ShardId] = set()
         self._plan: msg.Plan | None = None
         self._in_flight: dict[Key, Source] = {}
-        self._quarantined = False
+        self._released = False  # whether this run has let quarantined data go
         self._heard = self._sent = 0.0
         self._hello_at: float | None = None
         self._joined_at: float | None = None
@@ -88,6 +88,7 @@ class Node:
         self._plan = None
         self._in_flight.clear()
         self._told.clear()
+        self._released = False
         self._hello_at = None
         self._joined_at = self._lost_at = now
         return [fx.CancelCopies(), fx.Persist(self.state), fx.Reconnect()]
@@ -316,9 +317,9 @@ class Node:
         old = tuple(k for k in self.copies if may_delete(k.checkpoint, complete, replicated, held))
         effects = self._delete(old)
         if replicated is not None and replicated.epoch == progress.run.epoch:
-            if not self._quarantined:
+            if not self._released:
                 effects.append(fx.ReleaseQuarantine())
-            self._quarantined = True
+            self._released = True
         return effects
 
     def _delete(self, keys: tuple[Key, ...]) -> list[fx.NodeEffect]:
