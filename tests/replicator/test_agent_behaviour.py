@@ -120,7 +120,8 @@ def test_old_steps_go_once_a_newer_one_is_replicated(tmp_path):
             for node in range(2):
                 await lab.until(lambda n=node: lab.copies(n) == {(3, 0), (3, 1)}, "deletion")
                 assert len(list(lab.local(node).glob("*.data"))) == 2
-                assert not list((lab.local(node) / ".stowplan" / "incoming").iterdir())
+                incoming = lab.local(node) / ".stowplan" / "incoming"
+                await lab.until(lambda i=incoming: not list(i.iterdir()), "removal")
 
     go(scenario())
 
