@@ -24,6 +24,7 @@ import obstore
 from blake3 import blake3
 from obstore.exceptions import BaseError, NotFoundError
 
+from replicator.concurrency import gather
 from replicator.credentials import Credentials, StorageConfigError, open_object_store
 from replicator.errors import ReplicatorError
 
@@ -46,6 +47,7 @@ READ_ATTEMPTS: Final = 4
 Throttle = Callable[[int], Awaitable[None]]
 
 
+PARALLEL_DELETES: Final = 16
 MAX_PARTS: Final = 9_000
 """Of one multipart upload; S3 and GCS take 10,000."""
 
@@ -205,8 +207,8 @@ class ObjectStorage:
 
         Raises:
             StoredDataError: the local file is not what `size` and `digest` say.
-            StorageError: the upload failed.
-            OSError: the file cannot be read.
+            StorageError: the upload failed, or reading the file did half-way.
+            OSError: the file cannot be opened.
         """
         with source.open("rb", buffering=0) as file:
             if size <= PART_BYTES:
@@ -289,9 +291,11 @@ class ObjectStorage:
 
     async def delete(self, paths: Iterable[str]) -> None:
         """Delete objects; those that are gone already are no error (so it can be repeated)."""
-        for path in paths:
-            with self._reporting("delete", path), suppress(FileNotFoundError, NotFoundError):
-                await obstore.delete_async(self._store, path)
+        await gather(PARALLEL_DELETES, (self._delete(path) for path in paths))
+
+    async def _delete(self, path: str) -> None:
+        with self._reporting("delete", path), suppress(FileNotFoundError, NotFoundError):
+            await obstore.delete_async(self._store, path)
 
     @contextmanager
     def _reporting(self, action: str, path: str) -> Iterator[None]:
