@@ -131,6 +131,8 @@ class Coordinator:
         if self.run not in (hello.linked, hello.prepared if hello.linked is None else None):
             self._gather(now)
             return self._evaluate(now)
+        assert self.replication is not None
+        self.replication.arrived({hello.rank: hello.address}, now)
         effects = self._welcome(hello.rank, now)
         order = self.backups.repeat(hello.rank)
         if order is not None:
@@ -140,12 +142,10 @@ class Coordinator:
     def _welcome(self, rank: int, now: float) -> list[fx.CoordinatorEffect]:
         assert self.replication is not None
         assert self.run is not None
-        hello = self.members.by_rank[rank].hello
         effects: list[fx.CoordinatorEffect] = []
-        if hello.linked is None:
+        if self.members.by_rank[rank].hello.linked is None:
             commit = msg.Commit(self.run, self.checkpoint, self._discard)
             effects += self.members.to(rank, commit, now)
-        self.replication.arrived(rank, hello.address, now)
         return effects + self.members.to(rank, self.replication.progress(), now)
 
     def _evaluate(self, now: float) -> list[fx.CoordinatorEffect]:
@@ -265,17 +265,18 @@ class Coordinator:
             self.catalogue,
             self._timing,
         )
+        addresses = {rank: member.hello.address for rank, member in members.items()}
         effects: list[fx.CoordinatorEffect] = []
         if resumed:
             self.replication.resume(now)
+            self.replication.arrived(addresses, now)
             if self.replication.replicated is not None:
                 effects.append(fx.Replicated(self.replication.replicated))
             for rank in sorted(members):
                 effects += self._welcome(rank, now)
             return effects + self._after_change(now)
         self.replication.restored(self.checkpoint, now)
-        for rank in sorted(members):
-            self.replication.arrived(rank, members[rank].hello.address, now)
+        self.replication.arrived(addresses, now)
         unprotected = sorted(rank for rank, m in members.items() if not m.hello.peers)
         if unprotected:
             text = f"unprotected: node(s) {unprotected[:8]} have no peer; only backups help them"
