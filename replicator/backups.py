@@ -28,6 +28,7 @@ from replicator.backup_index import (
 from replicator.backup_seal import BackupSeal
 from replicator.concurrency import gather
 from replicator.config import is_safe_job_name
+from replicator.content import make_folders, new_file
 from replicator.digest import ShardContent, orbax_hash, read_content, reference_hash
 from replicator.errors import ProtocolError
 from replicator.manifest import MAX_MANIFEST_BYTES, ManifestFile, ShardManifest
@@ -202,25 +203,15 @@ class JobBackups:
         destination: Path,
     ) -> None:
         files = list(files)
-        is_single = [file.path for file in files] == [""]
-        if not is_single:
-            folders = {destination / d for d in directories}
-            folders |= {(destination / file.path).parent for file in files}
-            destination.mkdir()
-            for folder in sorted(folders):
-                folder.mkdir(parents=True, exist_ok=True)
-        await gather(
-            PARALLEL_FILES,
-            (
-                self._storage.read_file(
-                    f"{source}/{file.path}" if file.path else source,
-                    destination / file.path if file.path else destination,
-                    size=file.size,
-                    digest=file.blake3 or None,
-                )
-                for file in files
-            ),
-        )
+        if [file.path for file in files] != [""]:
+            folders = {*directories, *(file.path.rpartition("/")[0] for file in files)} - {""}
+            make_folders(destination, folders)
+        await gather(PARALLEL_FILES, (self._fetch(source, file, destination) for file in files))
+
+    async def _fetch(self, source: str, file: ManifestFile, destination: Path) -> None:
+        path = f"{source}/{file.path}" if file.path else source
+        with new_file(destination, file.path) as fd:
+            await self._storage.read_into(path, fd, size=file.size, digest=file.blake3 or None)
 
     async def verify(self, backup: str, step: BackupStep) -> tuple[str, ...]:
         """Read all data of one step and compare it with what was saved; nothing is kept.

@@ -1,4 +1,4 @@
-"""Reading a shard's bytes from a directory that somebody else can write to.
+"""Reading and writing a shard's bytes where somebody else can write too.
 
 Files are read in chunks rather than mapped: a checkpoint that shrinks while it is read must be an
 error, not a SIGBUS, and chunks were measured faster as well. Symbolic links and special files are
@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,7 @@ class ShardContent:
 
 # O_NONBLOCK: opening a FIFO that someone planted must not hang.
 _OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -78,7 +79,7 @@ def _opened(name: str, parent: Path | int, flags: int) -> Iterator[int]:
     dir_fd = parent if isinstance(parent, int) else None
     target = name if isinstance(parent, int) else os.fspath(parent / name)
     try:
-        fd = os.open(target, flags, dir_fd=dir_fd)
+        fd = os.open(target, flags, 0o644, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(target, dir_fd):
             raise DataError(f"{target}: a symbolic link inside checkpoint data") from error
@@ -87,6 +88,46 @@ def _opened(name: str, parent: Path | int, flags: int) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+@contextmanager
+def new_file(root: Path, name: str) -> Iterator[int]:
+    """A descriptor to write a new file with, `name` below the directory `root`, or `root` itself.
+
+    Folders on the way must be there; no link is followed from `root` on, and none may be `root`.
+
+    Raises:
+        DataError: a link on the way.
+        OSError: it is there already, or cannot be made.
+    """
+    if not name:
+        with _opened(root.name, root.parent, _CREATE_FILE) as fd:
+            yield fd
+        return
+    with ExitStack() as stack:
+        parent = stack.enter_context(_opened(root.name, root.parent, _OPEN_DIRECTORY))
+        *folders, last = name.split("/")
+        for folder in folders:
+            parent = stack.enter_context(_opened(folder, parent, _OPEN_DIRECTORY))
+        yield stack.enter_context(_opened(last, parent, _CREATE_FILE))
+
+
+def make_folders(root: Path, names: Iterable[str]) -> None:
+    """Make the directory `root` and, below it, the given ones with those above them.
+
+    Raises:
+        DataError: a link on the way.
+        OSError: `root` is there already, or one cannot be made.
+    """
+    root.mkdir()
+    with _opened(root.name, root.parent, _OPEN_DIRECTORY) as top:
+        for name in sorted(names):
+            with ExitStack() as stack:
+                parent = top
+                for folder in name.split("/"):
+                    with suppress(FileExistsError):
+                        os.mkdir(folder, dir_fd=parent)
+                    parent = stack.enter_context(_opened(folder, parent, _OPEN_DIRECTORY))
 
 
 def _is_link(name: str, dir_fd: int | None) -> bool:

@@ -224,30 +224,23 @@ class ObjectStorage:
                     self._store, path, parts, chunk_size=part_size(size), use_multipart=True
                 )
 
-    async def read_file(
-        self, path: str, destination: Path, *, size: int, digest: str | None
-    ) -> str:
-        """Download an object into a new file, hashing on the way; returns its BLAKE3 in hex.
+    async def read_into(self, path: str, fd: int, *, size: int, digest: str | None) -> str:
+        """Download an object into an open file, hashing on the way; returns its BLAKE3 in hex.
 
-        Only the part that broke off is asked for again. The file is written to disk (fsync) before
-        this returns; after an error what has been written is left for the caller to clear away.
+        Only the part that broke off is asked for again. The file is on disk (fsync) when this
+        returns; after an error it holds something useless.
 
         Raises:
             StoredDataError: the object is missing or not what `size` and `digest` say.
             StorageError: it cannot be read.
-            OSError: the file cannot be written, or exists already.
+            OSError: the file cannot be written.
         """
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(destination, flags, 0o644)
-        try:
-            found = await self._read_checked(path, fd, size, digest)
-            await asyncio.to_thread(os.fsync, fd)
-        finally:
-            os.close(fd)
+        found = await self._read_checked(path, fd, size, digest)
+        await asyncio.to_thread(os.fsync, fd)
         return found
 
     async def hash_file(self, path: str, *, size: int, digest: str | None) -> str:
-        """Read an object without keeping it; arguments, result and errors as `read_file`."""
+        """Read an object without keeping it; arguments, result and errors as `read_into`."""
         return await self._read_checked(path, None, size, digest)
 
     async def _read_checked(self, path: str, fd: int | None, size: int, digest: str | None) -> str:
