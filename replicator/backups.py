@@ -174,7 +174,10 @@ class JobBackups:
         Raises:
             StoredDataError: missing or not as saved.
             OrbaxHashUnavailableError: an Orbax shard of the reference, and no tensorstore to
-            check it. StorageError: it could not be read. OSError: it could not be written.
+                check it.
+            StorageError: it could not be read.
+            DataError: a link on the way to the destination.
+            OSError: it could not be written.
         """
         stored = step.shards.get((node_rank, worker))
         if stored is None:

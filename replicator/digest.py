@@ -99,8 +99,8 @@ def orbax_hash(step_directory: Path, *, threads: int = 1) -> str | None:
     parallelism relies on; other files of the step are not covered.
 
     Raises:
-        OrbaxHashUnavailableError: `tensorstore` (extra `orbax`) is missing, or it cannot read the
-        store.
+        OrbaxHashUnavailableError: `tensorstore` (extra `orbax`) is missing, or it cannot read
+            the store.
     """
     store = find_ocdbt_store(step_directory)
     if store is None:

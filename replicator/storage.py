@@ -111,8 +111,8 @@ class ObjectStorage:
             retry_timeout: how long one request is retried (on throttling and server errors).
             max_retries: how often at most.
             create: make the directory of a `file://` URL where there is none.
-            throttle: awaited with the number of bytes before each piece goes up or after it came
-            down.
+            throttle: awaited with the number of bytes before each piece goes up, or after it
+                came down.
 
         Raises:
             StorageConfigError: unusable URL, or credentials that do not fit it.
