@@ -58,7 +58,13 @@ class Agent:
         self._adopting = False
         source = "" if settings.host in ("0.0.0.0", "::") else settings.host
         self.copies = Copies(
-            self.store, self.metrics, settings.secret, source, self._copied, self._copy_failed
+            self.store,
+            self.metrics,
+            settings.secret,
+            source,
+            self._copied,
+            self._copy_failed,
+            self.die,
         )
         self.uplink = Uplink(
             settings.platform,
@@ -67,6 +73,7 @@ class Agent:
             up=lambda: self._with_node(Node.link_up),
             down=lambda: self._with_node(Node.link_down),
             received=self._received,
+            failed=self.die,
         )
         self.watcher = Watcher(settings.local_dir, self._something_appeared)
         self.saves = Saves(self.store, self.watcher, self.metrics)
@@ -158,6 +165,7 @@ class Agent:
 
     def die(self, error: BaseException) -> None:
         """End the agent with this error; its supervisor starts it again."""
+        log.critical("the agent ends", exc_info=error)
         if self._fatal is not None and not self._fatal.done():
             self._fatal.set_exception(error)
 
@@ -264,7 +272,7 @@ class Agent:
         try:
             for effect in effects:
                 _EFFECTS[type(effect)](self, effect)
-        except OSError as error:
+        except Exception as error:  # the state on disk is good: begin anew from there
             self.die(error)
 
     def _persist(self, effect: fx.Persist) -> None:

@@ -11,6 +11,7 @@ All methods block; they are safe to call from several threads.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -36,6 +37,7 @@ from replicator.digest import (
 from replicator.errors import ManifestError, ReplicatorError
 from replicator.manifest import MAX_MANIFEST_BYTES, ShardManifest
 from replicator.protocol import (
+    MAX_SMALL_FILE_BYTES,
     CheckpointName,
     Framework,
     NameKind,
@@ -44,6 +46,7 @@ from replicator.protocol import (
     data_name,
     parse_checkpoint_name,
     parse_data_name,
+    parse_meta,
 )
 
 PRIVATE: Final = ".stowplan"
@@ -181,9 +184,16 @@ class LocalStore:
         return parse_checkpoint_name(f"{match['name']}.meta", job) if match else None
 
     def _drop_orphans(self) -> None:
-        """Data without a record: a copy whose record was never written, or damaged."""
+        """Data whose record was never written: a copy that arrived when the agent died.
+
+        Data that a `.meta` names is not ours to delete: its record was damaged, or it is the public
+        reference's (adoption.py decides about it).
+        """
         used = {manifest.storage_name for manifest in self.records.values()}
-        for entry in self.root.iterdir():
+        for entry in self.root.glob("*.meta"):
+            with contextlib.suppress(OSError, ProtocolError):
+                used.add(parse_meta(read_small(entry, MAX_SMALL_FILE_BYTES) or b""))
+        for entry in list(self.root.iterdir()):
             stored = parse_data_name(entry.name)
             if stored is not None and stored not in used:
                 self._discard(entry)

@@ -319,3 +319,55 @@ def test_a_full_memory_disk_is_reported_and_survived(tmp_path):
         go(scenario())
     finally:
         subprocess.run(["umount", "-l", str(small)], check=False)
+
+
+def test_data_whose_record_is_damaged_is_kept_aside_and_another_copy_used(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            await lab.start()
+            await lab.restored()
+            saved = await lab.replicate(1)
+            await lab.kill(0)
+            record = lab.local(0) / "job-s1-n0-w0.e1.manifest"
+            record.write_bytes(record.read_bytes()[:-20])
+            await lab.start(0)
+            assert await lab.restored() == 1
+            assert lab.data(0) == saved[0]  # pulled from the peer
+            assert list((lab.local(0) / ".stowplan" / "quarantine").glob("*.data"))
+
+    go(scenario())
+
+
+def test_without_inotify_saves_are_found_by_scans(tmp_path, monkeypatch):
+    def none_left(*_, **__):
+        raise OSError(24, "inotify instance limit reached")
+
+    monkeypatch.setattr("inotify_simple.INotify", none_left)
+
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(1)
+            assert await lab.restored() == 1
+
+    go(scenario())
+
+
+def test_a_fault_in_the_core_ends_the_agent_instead_of_leaving_it_half_alive(tmp_path, monkeypatch):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(1)
+            task, agent = lab.tasks[1], lab.agents[1]
+            assert task is not None
+            assert agent is not None
+            monkeypatch.setattr(agent.node, "received", lambda *_: 1 / 0)
+            await asyncio.wait({task}, timeout=10)
+            assert isinstance(task.exception(), ZeroDivisionError)
+            lab.tasks[1] = None
+            await lab.start(1)
+            await lab.replicate(2)
+
+    go(scenario())
