@@ -80,7 +80,18 @@ class Node:
             return []
         self._joined_at = now if self.state.linked is None else None
         self._lost_at = now
-        return [fx.Reconnect()]
+        if self.state.prepared is None or self.state.linked is not None or self._holds_own():
+            return [fx.Reconnect()]
+        # What a commit would link has gone since: it must be planned anew.
+        self.state = replace(self.state, prepared=None)
+        return [fx.Persist(self.state), fx.Reconnect()]
+
+    def _holds_own(self) -> bool:
+        job, checkpoint = self.state.job, self.state.checkpoint
+        if job is None or checkpoint is None:
+            return True
+        own = (ShardId(job.rank, worker) for worker in range(job.workers))
+        return all(Key(checkpoint, shard) in self.copies for shard in own)
 
     def accept(self, job: Job, attempt: str, now: float) -> list[fx.NodeEffect]:
         """A valid `replicator.yaml` starts (or restarts) the job; leftovers were cleaned up."""
@@ -94,6 +105,7 @@ class Node:
         self._put_aside()
         self._hello_at = None
         self._joined_at = self._lost_at = now
+        self.connected = False  # whatever is still under way belongs to the earlier start
         return [fx.CancelCopies(), fx.Persist(self.state), fx.Reconnect()]
 
     def saved(self, step: int, now: float) -> list[fx.NodeEffect]:

@@ -12,6 +12,7 @@ from replicator.core.coordinator import Coordinator, Phase
 from replicator.core.model import (
     CheckpointId,
     Content,
+    Copy,
     Failure,
     Job,
     Key,
@@ -145,6 +146,20 @@ def test_the_link_comes_before_the_record_of_it_and_before_any_deletion():
     assert kinds(prepared) == [fx.Send, fx.Persist, fx.Send]
     commit = node.received(msg.Commit(RUN, at(1, 0), (at(9),)), 0.0)
     assert kinds(commit) == [fx.Link, fx.Persist, fx.Delete]
+
+
+def test_a_node_whose_prepared_data_is_gone_is_not_prepared_any_more():
+    state = fx.NodeState(job=JOB, attempt="a", epoch=1, prepared=RUN, checkpoint=at(1, 0))
+    assert kinds(Node(state, (), "h:1", TIMING).start(0.0)) == [fx.Persist, fx.Reconnect]
+    held = (Copy(at(1, 0), ShardId(0, 0), content("x"), 2),)
+    assert kinds(Node(state, held, "h:1", TIMING).start(0.0)) == [fx.Reconnect]
+
+
+def test_what_an_earlier_coordinator_still_sends_is_ignored_after_a_new_configuration():
+    node = running_node()
+    node.accept(JOB, "b", 0.0)
+    assert node.received(msg.Plan(RUN, at(1), "", "", (ShardId(0, 0),)), 0.0) == []
+    assert node.link_up(0.0) != []
 
 
 # ---- the coordinator ---------------------------------------------------------------------------
