@@ -63,7 +63,9 @@ class Node:
         self._needs: set[ShardId] = set()
         self._plan: msg.Plan | None = None
         self._in_flight: dict[Key, Source] = {}
-        self._quarantined = False
+        self._replicated: CheckpointId | None = None  # as the coordinator last said
+        self._aside = True  # there may be quarantined data, put aside when ...
+        self._aside_since: CheckpointId | None = None  # ... this was the newest replicated
         self._heard = self._sent = 0.0
         self._hello_at: float | None = None
         self._joined_at: float | None = None
@@ -78,7 +80,18 @@ class Node:
             return []
         self._joined_at = now if self.state.linked is None else None
         self._lost_at = now
-        return [fx.Reconnect()]
+        if self.state.prepared is None or self.state.linked is not None or self._holds_own():
+            return [fx.Reconnect()]
+        # What a commit would link has gone since: it must be planned anew.
+        self.state = replace(self.state, prepared=None)
+        return [fx.Persist(self.state), fx.Reconnect()]
+
+    def _holds_own(self) -> bool:
+        job, checkpoint = self.state.job, self.state.checkpoint
+        if job is None or checkpoint is None:
+            return True
+        own = (ShardId(job.rank, worker) for worker in range(job.workers))
+        return all(Key(checkpoint, shard) in self.copies for shard in own)
 
     def accept(self, job: Job, attempt: str, now: float) -> list[fx.NodeEffect]:
         """A valid `replicator.yaml` starts (or restarts) the job; leftovers were cleaned up."""
@@ -88,8 +101,11 @@ class Node:
         self._plan = None
         self._in_flight.clear()
         self._told.clear()
+        self._replicated = None
+        self._put_aside()
         self._hello_at = None
         self._joined_at = self._lost_at = now
+        self.connected = False  # whatever is still under way belongs to the earlier start
         return [fx.CancelCopies(), fx.Persist(self.state), fx.Reconnect()]
 
     def saved(self, step: int, now: float) -> list[fx.NodeEffect]:
@@ -113,6 +129,7 @@ class Node:
                 f"step {step} was saved after step {self.state.last_step} in the same run; "
                 "steps of a run must grow, so it is put aside and not replicated"
             )
+            self._put_aside()
             return [fx.RejectSave(step, text), fx.WriteError(text), *self._seal_next()]
         self.sealing = CheckpointId(self.state.linked.epoch, step)
         return [fx.Seal(self.sealing, self.state.job.workers)]
@@ -137,6 +154,7 @@ class Node:
     def seal_failed(self, checkpoint: CheckpointId, detail: str) -> list[fx.NodeEffect]:
         """The save could not be taken; the application goes on, unprotected for this step."""
         self.sealing = None
+        self._put_aside()  # by the shell, where it gives the save up
         text = f"step {checkpoint.step} could not be taken over: {detail}"
         return [fx.WriteError(text), *self._seal_next()]
 
@@ -171,6 +189,10 @@ class Node:
             )
         return effects
 
+    def _put_aside(self) -> None:
+        """Something goes into quarantine: it stays until a newer checkpoint is replicated."""
+        self._aside, self._aside_since = True, self._replicated
+
     def _take_out(self, key: Key, detail: str) -> list[fx.NodeEffect]:
         found = self.copies.get(key)
         if found is None:
@@ -179,6 +201,7 @@ class Node:
         bad = tuple(k for k, (content, _) in self.copies.items() if content.manifest == manifest)
         for one in bad:
             del self.copies[one]
+        self._put_aside()
         effects: list[fx.NodeEffect] = [fx.Quarantine(bad, detail)]
         job, checkpoint = self.state.job, self.state.checkpoint
         own = job is not None and any((k[0], k.shard.rank) == (checkpoint, job.rank) for k in bad)
@@ -315,10 +338,11 @@ class Node:
         complete, replicated, held = progress.complete, progress.replicated, progress.held
         old = tuple(k for k in self.copies if may_delete(k.checkpoint, complete, replicated, held))
         effects = self._delete(old)
-        if replicated is not None and replicated.epoch == progress.run.epoch:
-            if not self._quarantined:
-                effects.append(fx.ReleaseQuarantine())
-            self._quarantined = True
+        of_this_run = replicated is not None and replicated.epoch == progress.run.epoch
+        if of_this_run and self._aside and replicated != self._aside_since:
+            effects.append(fx.ReleaseQuarantine())
+            self._aside = False
+        self._replicated = replicated
         return effects
 
     def _delete(self, keys: tuple[Key, ...]) -> list[fx.NodeEffect]:

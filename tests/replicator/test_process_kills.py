@@ -136,6 +136,9 @@ def test_status_shows_what_an_agent_does(cluster):
         (["--local-dir", ".", "--peers", "/nonexistent"], "no such file"),
         (["--local-dir", ".", "--backup", "ftp://x"], "ftp"),
         (["--local-dir", ".", "--bind", "192.0.2.1"], "assign"),
+        (["--local-dir", ".", "--bind", "0.0.0.0"], "needs --advertise"),
+        (["--local-dir", ".", "--advertise", "nowhere"], "no address"),
+        (["--local-dir", ".", "--platform", "kubernetes"], "only in a pod"),
     ],
 )
 def test_unusable_arguments_give_one_clear_line(tmp_path, arguments, words):
