@@ -41,8 +41,9 @@ lint: $(STAMP) ## Style, import rules and types
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
-bench: $(STAMP) ## Time compile against kapitan compile (minutes)
+bench: $(STAMP) ## Time compile against kapitan compile, and the diff of a large fleet (minutes)
 	@$(BIN)/python -m benchmarks.compile
+	@$(BIN)/python -m benchmarks.diff.bench
 
 codegen: $(STAMP) ## Renew everything that is derived: schemas, rule pages, compiled/
 	@$(BIN)/python -m schemas.kinds.codegen
