@@ -82,7 +82,7 @@ def _checked(
     path = store.root / data_name(stored)
     content = read_content(path, threads=store.threads)
     plain = reference_hash(content)
-    if stored != plain and not _is_orbax_name(path, config, content, stored):
+    if stored != plain and not _is_orbax_name(path, config, content, stored, store.threads):
         return None
     manifest = build_manifest(content, config, step=name.step, worker=name.worker, data_hash=stored)
     if not store.data_path(manifest).exists():
@@ -91,12 +91,12 @@ def _checked(
 
 
 def _is_orbax_name(
-    path: Path, config: ReplicatorConfig, content: ShardContent, stored: str
+    path: Path, config: ReplicatorConfig, content: ShardContent, stored: str, threads: int
 ) -> bool:
     if config.framework is not Framework.ORBAX or not content.is_directory:
         return False
     try:
-        return data_hash(path, config.framework, content) == stored
+        return data_hash(path, config.framework, content, threads=threads) == stored
     except OrbaxHashUnavailableError:
         return False
 

@@ -232,7 +232,7 @@ class LocalStore:
             content = read_content(path, threads=self.threads)
             name = reference_hash(content)
             if config.assume_data_parallelism is not None:
-                name = reference_name(path, config, content)
+                name = reference_name(path, config, content, self.threads)
             manifest = build_manifest(
                 content,
                 config,
@@ -448,13 +448,15 @@ def _belongs(manifest: ShardManifest, job: str, key: Key) -> bool:
     return manifest.job_name == job and key == (checkpoint, shard)
 
 
-def reference_name(path: Path, config: ReplicatorConfig, content: ShardContent) -> str:
+def reference_name(
+    path: Path, config: ReplicatorConfig, content: ShardContent, threads: int
+) -> str:
     """The reference's name of data; without tensorstore the plain directory's.
 
     It decides whether replicas count as equal. Without it equal Orbax values in differently laid
     out files are taken for different and copied: more memory, never less safety.
     """
     try:
-        return data_hash(path, config.framework, content)
+        return data_hash(path, config.framework, content, threads=threads)
     except (OrbaxHashUnavailableError, ProtocolError):
         return reference_hash(content)
