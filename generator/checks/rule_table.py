@@ -441,6 +441,16 @@ BUILT_IN: tuple[Row, ...] = (
         f"{_REFS}/existence.py",
     ),
     (
+        "REF029",
+        "The namespace of each object is declared",
+        _W,
+        "The API server refuses an object in a namespace that does not exist, and a misspelled one "
+        "has no LocalQueue.",
+        "Write a declared namespace, or declare it.",
+        "Kubernetes documentation, Namespaces",
+        f"{_REFS}/existence.py",
+    ),
+    (
         "POL001",
         "The policies can judge every object",
         _E,
