@@ -24,12 +24,11 @@ from schemas.versions import UnknownVersionError, Versions
 STDIN_NAME = "<stdin>"
 """How standard input is called in findings."""
 
-TYPE_RULES = frozenset({"SCH003", "SCH006"})
-"""Rules whose findings name a value that has no meaning; later checks do not see such a value."""
-
-
 GIT_RULES = frozenset({"JOB005", "OPS002"})
 """Rules about what a file in Git holds: a live object has the server's and Kueue's fields."""
+
+TYPE_RULES = frozenset({"SCH003", "SCH006"})
+"""Rules whose findings name a value that has no meaning; later checks do not see such a value."""
 
 
 @dataclass(frozen=True, slots=True)
