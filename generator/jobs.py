@@ -110,11 +110,8 @@ def _replicated(
 ) -> Job:
     pool = fleet.pools.get(job.node_pool or workload.node_pool or "")
     parallelism = job.parallelism or (pool.nodes_per_slice if pool and pool.is_tpu else 1)
-    checkpoint = workload.checkpoint
-    wanted = checkpoint.replicated_job if checkpoint else None
-    mounts = checkpoint is not None and (
-        wanted == job_name if wanted else len(workload.replicated_jobs) == 1
-    )
+    # More than one replicated job beside a checkpoint is refused (INV070).
+    mounts = workload.checkpoint is not None
     return Job(name, job_name, workload, job, pool, job.replicas or 1, parallelism, mounts)
 
 

@@ -72,17 +72,23 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
         folder = tree.folder / "overlays"
         result.libraries = [tree.shown(p) for p in sorted(folder.rglob("*")) if p.is_file()]
     result.manifests = [named(manifest) for manifest in manifests]
+    if result.failed:
+        return result
+    texts = {manifest.path: dump(manifest.body) for manifest in result.manifests}
+    result.findings += _checked(tree, rendered, cluster_facts, result.manifests, texts)
     if not result.failed:
-        result.findings += _checked(tree, rendered, cluster_facts, result.manifests)
-    if not result.failed:
-        result.files = _files(tree, classes, rendered, fleet, cluster_facts, result)
+        result.files = _files(tree, classes, rendered, fleet, cluster_facts, result, texts)
         for path, text in result.files.items():
             result.findings += unstamped(rendered.name, path, text)
     return result
 
 
 def _checked(
-    tree: Tree, rendered: Rendered, cluster_facts: dict[str, Any], manifests: list[Manifest]
+    tree: Tree,
+    rendered: Rendered,
+    cluster_facts: dict[str, Any],
+    manifests: list[Manifest],
+    texts: dict[str, str],
 ) -> list[Finding]:
     """What the checks say of the manifests, each finding with its section's place."""
     # Loaded here: engines must not be started before a fork.
@@ -95,7 +101,7 @@ def _checked(
             provenance.append(Provenance(tree, rendered.files))
         return provenance[0].find(section, key=True).where
 
-    return check_manifests(cluster_facts, manifests, locate, date.today())
+    return check_manifests(cluster_facts, manifests, texts, locate, date.today())
 
 
 def resolve(tree: Tree, rendered: Rendered) -> tuple[Fleet | None, list[Finding]]:
@@ -119,6 +125,7 @@ def _files(
     fleet: Fleet,
     cluster_facts: dict[str, Any],
     result: ClusterFiles,
+    texts: dict[str, str],
 ) -> dict[str, str]:
     headers: dict[str, str] = {}
 
@@ -129,7 +136,7 @@ def _files(
         return text
 
     by_layer = sorted(result.manifests, key=lambda m: (LAYERS.index(m.layer), m.path))
-    files = {m.path: header(m.section[0] if m.section else "") + dump(m.body) for m in by_layer}
+    files = {m.path: header(m.section[0] if m.section else "") + texts[m.path] for m in by_layer}
     files["cluster.yaml"] = header("cluster") + dump(cluster_facts)
     files["controllers/kustomization.yaml"] = header("") + dump(component())
     files["controllers/jobset-controller-resources.yaml"] = header("") + dump_list(jobset_patch())

@@ -20,20 +20,29 @@ Locate = Callable[[tuple[str, ...]], Location | None]
 
 
 def check_manifests(
-    facts: Mapping[str, Any], manifests: Sequence[Manifest], locate: Locate, today: date
+    facts: Mapping[str, Any],
+    manifests: Sequence[Manifest],
+    texts: Mapping[str, str],
+    locate: Locate,
+    today: date,
 ) -> list[Finding]:
     """Judge one cluster's manifests; notes are left to ``stowplan check``.
 
     Args:
         facts: the cluster's facts, as in ``cluster.yaml``.
         manifests: its objects.
+        texts: the text of each, by its path.
         locate: finds where a section of the inventory was written; called for findings only.
         today: the day that decides which waivers have expired.
     """
     cluster = str(facts["metadata"]["name"])
     versions, findings = versions_of(facts, Versions.of())
     subjects = [
-        Subject(body=manifest.body, file=f"compiled/{cluster}/{manifest.path}")
+        Subject(
+            body=manifest.body,
+            file=f"compiled/{cluster}/{manifest.path}",
+            text=texts[manifest.path],
+        )
         for manifest in manifests
     ]
     sections = {

@@ -225,19 +225,20 @@ def _checkpoints(fleet: Fleet) -> Iterator[Problem]:
                 fleet.spec.checkpointing,
             )
             continue
-        jobs = jobs_of(fleet, name)
-        mounting = [job for job in jobs if job.checkpointed]
-        if not mounting:
-            names = ", ".join(job.name for job in jobs)
+        if len(workload.replicated_jobs) > 1:
+            # high-scale-checkpointing-controller pkg/idfile/ranks_server.go: any other JobSet is
+            # taken for one without checkpoints, and its pods wait for their ranks for ever.
             yield Problem(
-                "INV070", (*path, "replicatedJob") if checkpoint.replicated_job else path,
-                "which replicated job mounts the checkpoint volume is not said"
-                if checkpoint.replicated_job is None
-                else f"no replicated job is called {checkpoint.replicated_job!r}",
-                f"write replicatedJob:, one of {names}; ranks are handed out for exactly one",
-            )  # fmt: skip
+                "INV070",
+                ("workloads", name, "replicatedJobs"),
+                f"{len(workload.replicated_jobs)} replicated jobs in a workload with a checkpoint; "
+                "the driver hands out ranks only to a JobSet with exactly one",
+                "move the others to a workload of their own",
+                key=True,
+            )
+            continue
         disk = fleet.ram_disks.get(checkpoint.configuration)
-        for job in mounting:
+        for job in jobs_of(fleet, name):
             if disk is None or job.pool is None:
                 continue
             if fleet.ram_disk_of_pool.get(job.pool.name) is not disk:

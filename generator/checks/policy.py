@@ -133,10 +133,6 @@ def _entry_module(packages: Sequence[tuple[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_REMEMBERED = 4096
-"""Objects whose results an engine keeps; about 10 MB."""
-
-
 class RegorusEngine:
     """Evaluates the policies inside the process (regorus).
 
@@ -150,8 +146,6 @@ class RegorusEngine:
         from generator.checks.policy_metadata import rule_heads
 
         self._engine = Engine()
-        # Clusters of a fleet have many objects in common, and a policy sees one object at a time.
-        self._judged: dict[str, list[PolicyResult]] = {}
         files = policy_files(folder)
         packages: list[tuple[str, str]] = []
         for path in files:
@@ -174,16 +168,7 @@ class RegorusEngine:
         return [self._judge_one(body) for body in bodies]
 
     def _judge_one(self, body: Mapping[str, Any]) -> list[PolicyResult]:
-        text = json.dumps(body, default=str)
-        known = self._judged.get(text)
-        if known is None:
-            known = self._evaluate(body, text)
-            if len(self._judged) < _REMEMBERED:
-                self._judged[text] = known
-        return known
-
-    def _evaluate(self, body: Mapping[str, Any], text: str) -> list[PolicyResult]:
-        self._engine.set_input_json(text)
+        self._engine.set_input_json(json.dumps(body, default=str))
         try:
             answer = self._engine.eval_rule_as_json(f"data.{ENTRY}.{entry_of(body)}")
         except RuntimeError as error:

@@ -431,6 +431,16 @@ BUILT_IN: tuple[Row, ...] = (
         f"{_REFS}/nodes.py",
     ),
     (
+        "REF028",
+        "Kueue manages the namespaces of the jobs labelled for it",
+        _E,
+        "From 0.19 managedJobsNamespaceSelector beats the queue label: a labelled job in another "
+        "namespace runs at once, outside the quota.",
+        "Label the namespace as the selector asks.",
+        "kubernetes-sigs/kueue issues 5260 and 5636",
+        f"{_REFS}/existence.py",
+    ),
+    (
         "POL001",
         "The policies can judge every object",
         _E,

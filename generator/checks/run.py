@@ -25,6 +25,9 @@ TYPE_RULES = frozenset({"SCH003", "SCH006"})
 """Rules whose findings name a value that has no meaning; later checks do not see such a value."""
 
 
+_REMEMBERED_MAX = 4096
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """What the checks of single objects leave for the checks over all of them.
@@ -38,6 +41,10 @@ class Judged:
     subject: Subject
     readable: Mapping[str, Any]
     findings: list[Finding]
+
+
+# What single objects were found to be, by their text: the clusters of a fleet have many in common.
+_remembered: dict[tuple[str, Versions, PolicyEngine | None], Judged] = {}
 
 
 def versions_of(
@@ -102,16 +109,25 @@ def judge(
     subjects: Sequence[Subject], versions: Versions, engine: PolicyEngine | None
 ) -> list[Judged]:
     """Judge each object alone: schema, webhooks, policies. Never raises on bad content."""
-    out = []
+    out, new = [], []
     for subject in subjects:
         if is_local(subject.body):
+            continue
+        known = _remembered.get((subject.text, versions, engine)) if subject.text else None
+        if known is not None:
+            readable = subject.body if known.readable is known.subject.body else known.readable
+            out.append(Judged(subject, readable, known.findings))
             continue
         findings, readable = check_object(subject.body, versions)
         if findings:
             readable = without_values(readable, [f.path for f in findings if f.rule in TYPE_RULES])
-        out.append(Judged(subject, readable, findings))
+        new.append(Judged(subject, readable, findings))
+        out.append(new[-1])
     if engine is not None:
-        _add_policies(out, engine)
+        _add_policies(new, engine)
+    for item in new:
+        if item.subject.text and len(_remembered) < _REMEMBERED_MAX:
+            _remembered[item.subject.text, versions, engine] = item
     return out
 
 
@@ -178,9 +194,8 @@ def check_cluster(
     Returns:
         Each finding with the object that it is about, in the order of the objects.
     """
-    return combine(
-        judge(subjects, versions, engine), facts=facts, cluster=cluster, complete=complete
-    )
+    judged = judge(subjects, versions, engine)
+    return combine(judged, facts=facts, cluster=cluster, complete=complete)
 
 
 def _api_versions(facts: Mapping[str, Any] | None) -> set[Any]:

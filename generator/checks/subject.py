@@ -21,6 +21,7 @@ class Subject:
         base: where the object stands inside the document (``items`` of a List), empty for one of
             its own.
         inventory: where the user wrote what the object was made from.
+        text: the object as it is written, equal for equal objects; empty if it is not at hand.
     """
 
     body: Mapping[str, Any]
@@ -28,6 +29,7 @@ class Subject:
     document: Document | None = None
     base: tuple[str | int, ...] = ()
     inventory: Location | None = None
+    text: str = ""
 
     @property
     def kind(self) -> str:

@@ -20,6 +20,8 @@ MAX_REPAIRS = 60
 
 _SEPARATOR_LIKE = re.compile(r"^(?P<indent>[ \t]*)---(?P<tail>[ \t]+\S.*|[ \t]+)?$")
 _KEY = re.compile(r"^(?P<indent> *)(?P<dashes>(?:- +)*)(?P<key>[^\s#'\"{\[&*!|>%@`-][^:]*):(?: |$)")
+_BLOCK = re.compile(r"(?:[:-]|^) *[|>][-+0-9]*\s*(?:#.*)?$")
+_ODD_INDENT = re.compile("^[ \t]*[\u00a0\u2000-\u200b\u202f\u3000]", re.M)
 _ODD_SPACES = re.compile("[\u00a0\u2000-\u200b\u202f\u3000\ufeff]")
 
 
@@ -42,11 +44,30 @@ def read_documents(text: str, file: str) -> Read:
         documents = load_documents(text, file)
     except YamlError as error:
         return _mend(text, file, error)
+    if ("\n " in text and _hides_separator(text)) or _ODD_INDENT.search(text):
+        # It loads, but not as what it looks like: an indented --- becomes part of a value.
+        return _mend(text, file, YamlError("unreadable", Location(file)))
     return Read(documents, _odd_separators(text, file) if "---" in text else [])
 
 
 def _fault(rule: str, message: str, fix: str, file: str, line: int, column: int = 1) -> Finding:
     return Finding(rule, Severity.ERROR, message, fix, manifest=Location(file, line, column))
+
+
+def _hides_separator(text: str) -> bool:
+    """Whether an indented --- stands outside a block of literal text."""
+    if " ---" not in text:
+        return False
+    block: int | None = None
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if block is not None and (not line.strip() or indent > block):
+            continue
+        block = indent if _BLOCK.search(line) else None
+        match = _SEPARATOR_LIKE.match(line)
+        if match and match["indent"]:
+            return True
+    return False
 
 
 def _odd_separators(text: str, file: str) -> list[Finding]:

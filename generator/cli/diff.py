@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from generator.cli.terminal import colour_wanted, print_findings
@@ -41,6 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--merge-base",
         action="store_true",
         help="compare with the commit where head left base, as a pull request does",
+    )
+    parser.add_argument(
+        "-C",
+        "--directory",
+        default=".",
+        type=Path,
+        metavar="DIR",
+        help="the folder to start from (default: here)",
     )
     parser.add_argument(
         "--path",
@@ -96,7 +105,15 @@ def run(args: argparse.Namespace) -> int:
             raise DiffError(f"--budget {args.budget} is too small", f"at least {MIN_BUDGET}")
         if args.report_url and not args.report_url.startswith(("https://", "http://")):
             raise DiffError(f"--report-url {args.report_url!r} is no http(s) address")
-        base, head = open_trees(args.base, args.head, args.path, merge_base=args.merge_base)
+        if not args.directory.is_dir():
+            raise DiffError(f"--directory {args.directory} is no folder", "check the path")
+        base, head = open_trees(
+            args.base,
+            args.head,
+            args.path,
+            merge_base=args.merge_base,
+            cwd=Path(os.path.abspath(args.directory)),  # noqa: PTH100 - links stay as given
+        )
         report = build_report(base, head)
         for path, kind in formats:
             _write(path, _render(report, kind, args, colour=False))
@@ -165,10 +182,3 @@ def _print(text: str) -> None:
 def _complain(message: str, fix: str) -> None:
     tail = f"\n  fix: {fix}" if fix else ""
     print(f"stowplan diff: {message}{tail}", file=sys.stderr)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command alone, without the other sub-commands."""
-    parser = argparse.ArgumentParser(prog="stowplan diff")
-    add_arguments(parser)
-    return run(parser.parse_args(arguments))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from generator.diff.model import MISSING, FieldChange
 
@@ -35,6 +35,18 @@ def dig(value: Any, *keys: str) -> Any:
             return None
         value = value.get(key)
     return value
+
+
+def entries(value: Any, *keys: str) -> list[Any]:
+    """Follow keys to a list; empty where there is none."""
+    found = dig(value, *keys)
+    return found if isinstance(found, list) else []
+
+
+def mapping(value: Any, *keys: str) -> dict[str, Any]:
+    """Follow keys to a map; empty where there is none."""
+    found = dig(value, *keys)
+    return found if isinstance(found, dict) else {}
 
 
 def _at_most(version: str | None, limit: tuple[int, int]) -> bool:
@@ -151,23 +163,34 @@ def _bootstrap(case: Case) -> bool:
     return case.name.startswith("bootstrap/")
 
 
-CONDITIONS: dict[str, Callable[[Case], bool]] = {
-    "": lambda _: True,
-    "block-kept": _block_kept,
-    "block-moved": _block_moved,
-    "topology-set": _with_topology,
-    "frozen-flavor": _frozen_flavor,
-    "wholly-frozen-flavor": _wholly_frozen_flavor,
-    "fixed-levels": _fixed_levels,
-    "preempts-more": _preempts_more,
-    "drains": _drains,
-    "holds": _holds,
-    "suspends": _suspends,
-    "value-only": _value_only,
-    "sealed": _sealed,
-    "bootstrap": _bootstrap,
-    "controllers": _controllers,
-    "names-backups": _names_backups,
-    "keeps-fewer": _keeps_fewer,
+class Condition(NamedTuple):
+    """A question, in words and as a function."""
+
+    words: str
+    holds: Callable[[Case], bool]
+
+
+CONDITIONS: dict[str, Condition] = {
+    "": Condition("", lambda _: True),
+    "block-kept": Condition("the block stands on both sides", _block_kept),
+    "block-moved": Condition("the whole block comes or goes", _block_moved),
+    "topology-set": Condition("topologyName is set", _with_topology),
+    "frozen-flavor": Condition("topologyName is set and Kueue is at most 0.19", _frozen_flavor),
+    "wholly-frozen-flavor": Condition(
+        "topologyName is set and Kueue is at most 0.16", _wholly_frozen_flavor
+    ),
+    "fixed-levels": Condition(
+        "kubernetes.io/hostname is not the lowest level on both sides", _fixed_levels
+    ),
+    "preempts-more": Condition("the new policy evicts what the old one spared", _preempts_more),
+    "drains": Condition("the new value is HoldAndDrain", _drains),
+    "holds": Condition("the new value is Hold", _holds),
+    "suspends": Condition("the new value is true", _suspends),
+    "value-only": Condition("both sides have a value", _value_only),
+    "sealed": Condition("the object says immutable: true", _sealed),
+    "bootstrap": Condition("the file lies in bootstrap/", _bootstrap),
+    "controllers": Condition("the file lies in controllers/", _controllers),
+    "names-backups": Condition("it names the job for the replicator", _names_backups),
+    "keeps-fewer": Condition("a retention job would keep fewer backups", _keeps_fewer),
 }
 """Name in a table → question."""

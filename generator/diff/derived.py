@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from generator.diff.cluster_facts import ClusterFacts, NodePool, Side
-from generator.diff.conditions import dig
+from generator.diff.cluster_facts import ClusterFacts, NodePool, Side, facts_from
+from generator.diff.conditions import dig, entries, mapping
 from generator.diff.model import Derived, Verb
 from generator.diff.resources import Loaded
 from schemas.quantity import QuantityError, parse_quantity
@@ -81,6 +81,8 @@ def _checkpointing(
 ) -> Numbers:
     """RAM disk against local checkpoint and node memory; nodes whose RAM disks are touched."""
     lines = [line for line in (_disk_ratio(old, new), _memory_share(old, new)) if line]
+    if verb is Verb.CHANGE:
+        return Numbers(tuple(line for line in lines if line.old != line.new))
     pools = _pools_of(old, base) or (_pools_of(new, head) if verb is Verb.ADD else ())
     if not pools:
         return Numbers(tuple(lines))
@@ -125,7 +127,7 @@ def _disk_ratio(old: Loaded | None, new: Loaded | None) -> Derived | None:
         None if before is None else round(float(before), 4),
         None if after is None else round(float(after), 4),
         "ratio",
-        short,
+        short and before != after,
     )
 
 
@@ -160,7 +162,7 @@ def _memory_share(old: Loaded | None, new: Loaded | None) -> Derived | None:
         None if before is None else round(float(before), 2),
         None if after is None else round(float(after), 2),
         "percent",
-        exceeded,
+        exceeded and before != after,
     )
 
 
@@ -170,9 +172,9 @@ Quotas = dict[tuple[str, str], Decimal]
 
 def _quotas(body: Any) -> Quotas:
     found: Quotas = {}
-    for group in dig(body, "spec", "resourceGroups") or []:
-        for flavor in dig(group, "flavors") or []:
-            for resource in dig(flavor, "resources") or []:
+    for group in entries(body, "spec", "resourceGroups"):
+        for flavor in entries(group, "flavors"):
+            for resource in entries(flavor, "resources"):
                 amount = _quantity(dig(resource, "nominalQuota"))
                 if amount is not None:
                     found[(str(dig(flavor, "name")), str(dig(resource, "name")))] = amount
@@ -200,7 +202,7 @@ def _cluster_queue(
     if not changed:
         return Numbers()
     flavors = {
-        item.resource.name: dig(item.body, "spec", "nodeLabels") or {}
+        item.resource.name: mapping(item.body, "spec", "nodeLabels")
         for item in side.objects(cluster, ("ResourceFlavor",))
     }
     total: Quotas = {}
@@ -266,7 +268,7 @@ def _jobset(verb: Verb, old: Loaded | None, new: Loaded | None, base: Side, head
 def _job_size(body: Any) -> tuple[int, int] | None:
     """Return pods and accelerators that a JobSet asks for, None where it does not say."""
     pods = chips = 0
-    for job in dig(body, "spec", "replicatedJobs") or []:
+    for job in entries(body, "spec", "replicatedJobs"):
         spec = dig(job, "template", "spec")
         replicas = dig(job, "replicas")
         parallelism = dig(spec, "parallelism")
@@ -274,10 +276,10 @@ def _job_size(body: Any) -> tuple[int, int] | None:
             1 if parallelism is None else _whole(parallelism)
         )
         pods += count
-        for container in dig(spec, "template", "spec", "containers") or []:
-            wanted = dig(container, "resources", "limits")
-            wanted = wanted or dig(container, "resources", "requests")
-            for name, amount in (wanted or {}).items() if isinstance(wanted, dict) else ():
+        for container in entries(spec, "template", "spec", "containers"):
+            wanted = mapping(container, "resources", "limits")
+            wanted = wanted or mapping(container, "resources", "requests")
+            for name, amount in wanted.items():
                 if name in ("google.com/tpu", "nvidia.com/gpu"):
                     chips += count * int(_quantity(amount) or 0)
     return (pods, chips) if pods else None
@@ -304,11 +306,34 @@ def _priority_class(
     )  # fmt: skip
 
 
+def _cluster(verb: Verb, old: Loaded | None, new: Loaded | None, base: Side, head: Side) -> Numbers:
+    """Nodes and chips of the cluster, before and after."""
+    before = facts_from(old.body).pools if old else ()
+    after = facts_from(new.body).pools if new else ()
+    sizes = [
+        (sum(pool.nodes for pool in pools), sum(pool.chips for pool in pools))
+        for pools in (before, after)
+    ]
+    if sizes[0] == sizes[1]:
+        return Numbers()
+    nodes = _arrow(*(f"{size[0]:,}" if size[0] else None for size in sizes))
+    chips = _arrow(*(f"{size[1]:,}" if size[1] else None for size in sizes))
+    line = Derived(
+        "cluster-size",
+        "",
+        f"{nodes} nodes, {chips} chips in all pools",
+        float(sizes[0][1]) if old else None,
+        float(sizes[1][1]) if new else None,
+        "chips",
+    )
+    return Numbers((line,))
+
+
 def _classes_named(job: Loaded) -> set[str]:
     labels = job.metadata.get("labels")
-    found = {dig(labels, "kueue.x-k8s.io/priority-class")}
-    for entry in dig(job.body, "spec", "replicatedJobs") or []:
-        found.add(dig(entry, "template", "spec", "template", "spec", "priorityClassName"))
+    found = [dig(labels, "kueue.x-k8s.io/priority-class")]
+    for entry in entries(job.body, "spec", "replicatedJobs"):
+        found.append(dig(entry, "template", "spec", "template", "spec", "priorityClassName"))
     return {name for name in found if isinstance(name, str)}
 
 
@@ -322,6 +347,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 """Kind → the kinds of the same cluster that its numbers and rules look at."""
 
 _KINDS = {
+    ("stowplan.dev", "Cluster"): _cluster,
     ("checkpointing.gke.io", "CheckpointConfiguration"): _checkpointing,
     ("kueue.x-k8s.io", "ClusterQueue"): _cluster_queue,
     ("jobset.x-k8s.io", "JobSet"): _jobset,

@@ -231,7 +231,7 @@ def immutable_rule(group: str, kind: str, case: Case) -> ImmutableRule | None:
         return None
     path = plain_path(case.change.path)
     for row in _BY_KIND.get((group, kind), ()):
-        if matches(row.path, path) and CONDITIONS[row.when](case):
+        if matches(row.path, path) and CONDITIONS[row.when].holds(case):
             return ImmutableRule(row.rule, row.remedy, row.source)
     return None
 

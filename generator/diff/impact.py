@@ -36,7 +36,11 @@ def _candidates(group: str, kind: str) -> Iterable[Row]:
 def whole_impact(group: str, kind: str, verb: Verb, case: Case) -> tuple[Impact, str, str]:
     """Return class, sentence and source for a resource that comes, goes or is recreated."""
     for row in _candidates(group, kind):
-        if not row.path and (not row.verbs or verb in row.verbs) and CONDITIONS[row.when](case):
+        if (
+            not row.path
+            and (not row.verbs or verb in row.verbs)
+            and CONDITIONS[row.when].holds(case)
+        ):
             return row.impact, row.why, row.source
     return Impact.UNKNOWN, _UNKNOWN_KIND, ""
 
@@ -63,7 +67,7 @@ def field_impact(group: str, kind: str, verb: Verb, case: Case, whole: Impact) -
         )
     for row in _candidates(group, kind):
         fits = row.path and (not row.verbs or verb in row.verbs) and matches(row.path, path)
-        if fits and CONDITIONS[row.when](case):
+        if fits and CONDITIONS[row.when].holds(case):
             impact, why, source = row.impact, row.why, row.source
             break
     else:

@@ -11,7 +11,17 @@ bytes := data.stowplan.lib.number_of(size)
 
 checkpoint := data.stowplan.lib.number_of(data.stowplan.lib.fact("local-checkpoint-size"))
 
-well_formed if regex.match(`^[1-9][0-9]*(Mi|Gi|Ti)$`, size)
+well_formed if {
+	is_string(size)
+	regex.match(`^[1-9][0-9]*(Mi|Gi|Ti)$`, size)
+}
+
+unitless if is_number(size)
+
+unitless if {
+	is_string(size)
+	regex.match(`^[0-9]+$`, size)
+}
 
 instance_type := data.stowplan.lib.spec.nodeSelector["node.kubernetes.io/instance-type"]
 
@@ -103,9 +113,9 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ003", text, fi
 #   fix: Write the unit, such as 200Gi.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller/utils.go newPreparer
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ004", text, fix, size_path) if {
-	regex.match(`^[0-9]+$`, size)
-	text := sprintf("inMemoryVolumeSize %q has no unit: that is bytes", [size])
-	fix := sprintf("write %sGi", [size])
+	unitless
+	text := sprintf("inMemoryVolumeSize %v has no unit: that is bytes", [size])
+	fix := sprintf("write %vGi", [size])
 }
 
 # METADATA
@@ -122,7 +132,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ004", text, fi
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ005", text, fix, size_path) if {
 	is_string(size)
 	not well_formed
-	not regex.match(`^[0-9]+$`, size)
+	not unitless
 	not placeholder
 	text := sprintf("inMemoryVolumeSize %q is not a whole number of Mi, Gi or Ti", [size])
 	fix := sprintf("write %s", [meant])

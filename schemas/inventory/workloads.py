@@ -211,8 +211,6 @@ class Checkpoint(InventoryModel):
     found again."""
     arguments: bool = True
     """Append MaxText's or NeMo's checkpoint arguments; false where the program takes others."""
-    replicated_job: Name | None = None
-    """The replicated job that mounts the volume; the only one unless there are several."""
 
 
 class TopologyAware(InventoryModel):

@@ -230,10 +230,10 @@ class TestMemory:
             assert fleet.compile("--keep-going").code == 1
 
     def test_the_memory_is_small_and_holds_no_values(self, fleet: Fleet) -> None:
-        fleet.edit("classes/teams/research.yml", "NCCL_DEBUG: WARN", "TOKEN: hunter2")
+        fleet.edit("classes/teams/research.yml", "NCCL_DEBUG: WARN", "MARKER: xyzzy")
         fleet.compile()
         state = (fleet.root / ".stowplan/state.json").read_text()
-        assert "hunter2" not in state
+        assert "xyzzy" not in state
         assert set(json.loads(state)) == {"key", "inputs", "clusters"}
         assert (fleet.root / ".stowplan/.gitignore").read_text() == "*\n"
 

@@ -43,12 +43,12 @@ def test_shares_are_whole_slices_and_limits_follow(fleet: Fleet) -> None:
 
 def test_a_given_quota_wins_and_is_canonical(fleet: Fleet) -> None:
     fleet.edit(
-        DOCS, "tpu-v6e-slice: {}", "tpu-v6e-slice: {resources: {cpu: 12000m, memory: 1024Gi}}"
+        DOCS, "tpu-v6e-slice: {}", "tpu-v6e-slice: {resources: {cpu: 1600000m, memory: 4096Gi}}"
     )
     fleet.compile("-t", "tpu-v6e-docs")
     own = quotas(fleet, "tpu-v6e-docs", "tpu-training-cq")
-    assert own["cpu"] == {"nominalQuota": "12"}
-    assert own["memory"] == {"nominalQuota": "1Ti"}
+    assert own["cpu"] == {"nominalQuota": "1600"}
+    assert own["memory"] == {"nominalQuota": "4Ti"}
     assert own["google.com/tpu"] == {"nominalQuota": "64"}
 
 
@@ -181,7 +181,7 @@ def test_namespaces_are_those_in_use_with_the_labels_given(fleet: Fleet) -> None
         (DEV, "        topology: pools", "        topology: pool", "no topology is called 'pool'"),
         (DEV, "        clusterQueue: preparation", "        clusterQueue: prep", "no cluster queue is called 'prep'"),
         (QUEUES, "      shared: {}", "      shared: {parent: a}\n      a: {parent: shared}", "each other's parents: shared → a → shared"),
-        (QUEUES, "      reclaimWithinCohort: Any", "      reclaimWithinCohort: Never\n      borrowWithinCohort: {policy: LowerPriority}", "Kueue refuses this"),
+        (QUEUES, "      reclaimWithinCohort: Any", "      reclaimWithinCohort: Never", "Kueue refuses this"),
         (QUEUES, "reclaimWithinCohort: Any", "reclaimWithinCohort: Always", "expected 'Never', 'LowerPriority' or 'Any'"),
         (QUEUES, "reclaimWithinCohort: Any", "reclaimOutOfCohort: {enable: true}", "write reclaimWithinCohort"),
         (DEV, "  nodePools:", "  priorities:\n    low-priority-job: {globalDefault: true}\n    other: {value: 1, globalDefault: true}\n  nodePools:", "is the global default already"),

@@ -196,15 +196,16 @@ SEVERAL = """    pipeline:
       queue: default-queue
       image: registry.example/x:1
       env: {SHARED: a}
-      checkpoint: {configuration: v6e, periodSteps: 10, replicatedJob: train}
       replicatedJobs:
         head:
           nodePool: cpu
+          resources: {cpu: 4, memory: 8Gi}
           replicas: 1
           parallelism: 1
           env: {ROLE: head}
           backoffLimit: 2
         train:
+          resources: {cpu: 100, memory: 400Gi}
           replicas: 2
           dependsOn: {head: Ready}
           env: {SHARED: b}
@@ -232,7 +233,6 @@ class TestSeveralReplicatedJobs:
         ]  # fmt: skip
         assert container(jobset, 1)["env"] == [{"name": "SHARED", "value": "b"}]
         assert "volumes" not in pod(jobset, 0)["spec"]
-        assert pod(jobset, 1)["spec"]["volumes"][0]["name"] == "checkpoint"
         assert "hostNetwork" not in pod(jobset, 0)["spec"]
         assert pod(jobset, 0)["spec"]["nodeSelector"] == {
             "node.kubernetes.io/instance-type": "n2-standard-8"
@@ -241,16 +241,10 @@ class TestSeveralReplicatedJobs:
     @pytest.mark.parametrize(
         ("old", "new", "says"),
         [
-            ("replicatedJob: train", "replicatedJob: trian", "no replicated job is called 'trian'"),
             (
-                ", replicatedJob: train",
-                "",
-                "which replicated job mounts the checkpoint volume is not said",
-            ),
-            (
-                "replicatedJob: train",
-                "replicatedJob: head",
-                "serves ct6e-standard-4t nodes, but 'head' runs on",
+                "      replicatedJobs:\n        head:",
+                "      checkpoint: {configuration: v6e, periodSteps: 1}\n      replicatedJobs:\n        head:",
+                "2 replicated jobs in a workload with a checkpoint",
             ),
             ("{head: Ready}", "{haed: Ready}", "no earlier replicated job is called 'haed'"),
             (

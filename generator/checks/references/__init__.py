@@ -18,6 +18,7 @@ CHECKS = (
     existence.names_exist,
     existence.pod_references,
     existence.namespaces_admitted,
+    existence.namespaces_managed,
     queues.cohorts,
     queues.group_labels,
     queues.flavor_selectors,

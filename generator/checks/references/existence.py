@@ -248,6 +248,39 @@ def namespaces_admitted(world: World) -> Iterator[Pair]:
             )
 
 
+def namespaces_managed(world: World) -> Iterator[Pair]:
+    """Kueue manages the namespaces of the jobs that are labelled for it.
+
+    Judged where Kueue's own Configuration and the Namespace are among the files: from 0.19 the
+    selector beats the label, and a labelled job elsewhere runs unmanaged.
+    """
+    for configuration in world.subjects:
+        selector = configuration.body.get("managedJobsNamespaceSelector")
+        if configuration.kind != "Configuration" or not isinstance(selector, Mapping):
+            continue
+        for workload, _ in world.workloads:
+            name = namespace_of(workload)
+            namespace = world.find("Namespace", name)
+            if QUEUE_NAME not in workload.labels:
+                continue
+            labels = {
+                "kubernetes.io/metadata.name": name,
+                **(namespace.labels if namespace else {}),
+            }
+            if admits(selector, labels, known=namespace is not None) is False:
+                yield (
+                    workload,
+                    Finding(
+                        "REF028",
+                        Severity.ERROR,
+                        f"Kueue does not manage namespace {name} (managedJobsNamespaceSelector): "
+                        "the job runs at once, outside the quota",
+                        "label the namespace as the selector asks",
+                        path=("metadata", "namespace"),
+                    ),
+                )
+
+
 def admits(selector: Mapping[str, Any], labels: Mapping[str, Any], *, known: bool) -> bool | None:
     """Whether a label selector matches; None where labels that it asks for are not known."""
     terms = [

@@ -135,6 +135,14 @@ CPC_ROWS = (
     ),
     Row(
         *_CPC,
+        "metadata annotations stowplan.dev/driver-epoch",
+        Impact.RAMDISK_LOSS,
+        "a new epoch: the driver is installed anew, at the version of the cluster",
+        _MTC_DOC,
+        IS_RECREATED,
+    ),
+    Row(
+        *_CPC,
         "spec cloudStorageBucketName",
         Impact.DATA_LOSS,
         "backups in the old place are no longer found while the RAM disks are emptied: jobs start "

@@ -27,12 +27,11 @@ from generator.diff.model import (
     show_path,
 )
 from generator.diff.render.anchors import anchor
+from generator.diff.render.numbers import numbers_apart, numbers_beside
 from generator.diff.render.side_by_side import MAX_LINES, escaped, side_by_side
 from generator.diff.render.values import (
     asides,
     change_title,
-    derived_apart,
-    derived_for,
     following_text,
     group_scope,
     group_title,
@@ -208,7 +207,7 @@ def _fields(group: Group) -> str:
 
 
 def _field_row(group: Group, field: FieldChange) -> str:
-    notes = [escaped(text) for text in derived_for(group.first, field)]
+    notes = [escaped(text) for text in numbers_beside(group, field)]
     if field.immutable is not None and field.impact is not Impact.BLOCKED:
         notes.append(f"immutable: {escaped(field.immutable.rule)}")
     if field.impact is not group.impact:
@@ -257,7 +256,7 @@ def _text_diff(field: FieldChange) -> str:
 def _notes(group: Group) -> str:
     first = group.first
     fields, _ = shown_fields(first)
-    lines = [f"<li>{escaped(text)}</li>" for text in derived_apart(group, fields)]
+    lines = [f"<li>{escaped(text)}</li>" for text in numbers_apart(group, fields)]
     lines += [f"<li>{_badge(group.impact)} {escaped(why)}</li>" for why in first.why if why]
     remedies = dict.fromkeys(
         field.immutable.remedy

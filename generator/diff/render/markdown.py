@@ -24,12 +24,11 @@ from generator.diff.model import (
     show_path,
 )
 from generator.diff.render.anchors import anchor
+from generator.diff.render.numbers import numbers_apart, numbers_beside
 from generator.diff.render.text import transition
 from generator.diff.render.values import (
     asides,
     change_title,
-    derived_apart,
-    derived_for,
     following_text,
     group_scope,
     group_title,
@@ -236,7 +235,7 @@ def _cell_field(group: Group, field: FieldChange) -> str:
     if len(variants) > 1:
         return f"{code(name, cell=True)} {len(variants):,} different changes"
     change = code(_short(transition(field.old, field.new, field.op), 90), cell=True)
-    notes = derived_for(group.first, field)
+    notes = numbers_beside(group, field)
     note = f" ({escape(_short(notes[0], 90))})" if notes and len(group.changes) == 1 else ""
     return f"{code(name, cell=True)} {change}{note}"
 
@@ -297,8 +296,8 @@ def _one_field(group: Group, field: FieldChange, level: Level) -> list[str]:
 def _notes(group: Group, level: Level) -> list[str]:
     first = group.first
     fields, _ = shown_fields(first)
-    notes = [escape(line) for field in fields for line in derived_for(first, field)]
-    notes += [escape(line) for line in derived_apart(group, fields)]
+    notes = [escape(line) for field in fields for line in numbers_beside(group, field)]
+    notes += [escape(line) for line in numbers_apart(group, fields)]
     notes += [f"**{group.impact.value}**: {escape(why)}" for why in first.why if why]
     rules = {field.immutable.rule: field.immutable.remedy for field in fields if field.immutable}
     for rule, remedy in rules.items():

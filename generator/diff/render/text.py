@@ -17,11 +17,10 @@ from generator.diff.model import (
     Verb,
     show_path,
 )
+from generator.diff.render.numbers import numbers_apart, numbers_beside
 from generator.diff.render.values import (
     asides,
     change_title,
-    derived_apart,
-    derived_for,
     following_text,
     group_scope,
     group_title,
@@ -146,7 +145,7 @@ def _group(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
         out.append(paint(f"      first: {change_title(first)} ({first.resource.cluster})", _DIM))
     out += _fields(group, paint, unfold=unfold)
     shown, _ = shown_fields(first)
-    out += [f"      {line}" for line in derived_apart(group, shown)]
+    out += [f"      {line}" for line in numbers_apart(group, shown)]
     out += [f"      {_label(group)}: {why}" for why in first.why[:3] if why]
     for remedy in dict.fromkeys(
         field.immutable.remedy
@@ -195,7 +194,7 @@ def _field(group: Group, change: Change, field: FieldChange, width: int, paint: 
             code = {"+": "32", "-": "31"}.get(line[0], _DIM)
             lines.append(paint(f"        {line}", code))
         return lines
-    notes = derived_for(change, field)
+    notes = numbers_beside(group, field)
     if field.immutable and field.impact is not Impact.BLOCKED:
         notes.append(f"immutable ({field.immutable.rule})")
     elif IMPACT_RANK[field.impact] > IMPACT_RANK[change.impact] and field.impact in (
@@ -214,11 +213,13 @@ def _field(group: Group, change: Change, field: FieldChange, width: int, paint: 
             return [f"      {path:<{width}}", *shown, *more]
     line = f"      {path:<{width}}   {transition(field.old, field.new, field.op)}"
     if len(line) > MAX_WIDTH and field.op == "change":
-        lines = [
-            f"      {path}",
-            paint(f"        - {one_line(field.old)}", "31"),
-            paint(f"        + {one_line(field.new)}", "32"),
-        ]
+        lines = [f"      {path}"]
+        values = transition(field.old, field.new, field.op)
+        if len(values) <= MAX_WIDTH // 2:
+            lines.append(f"        {values}")
+        else:
+            lines.append(paint(f"        - {one_line(field.old)}", "31"))
+            lines.append(paint(f"        + {one_line(field.new)}", "32"))
         return lines + [paint(f"        {note}", _DIM) for note in notes]
     room = MAX_WIDTH - len(line) - 3
     tail = notes.pop(0) if notes and len(notes[0]) <= room else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from generator.diff.grouping import places, same_name_everywhere
@@ -19,7 +18,6 @@ from generator.diff.model import (
     Path,
     Report,
     Verb,
-    plain_path,
     show_path,
 )
 from generator.diff.visible import visible
@@ -209,57 +207,3 @@ def shown_fields(change: Change) -> tuple[list[FieldChange], int]:
 def following_text(count: int) -> str:
     """Say how many fields only carry a resource's new name."""
     return f"and {plural(count, 'field')} with the new name in {'it' if count == 1 else 'them'}"
-
-
-def derived_for(change: Change, field: FieldChange) -> list[str]:
-    """Return the numbers that belong beside a field."""
-    here = ".".join(plain_path(field.path))
-    return [
-        line.text
-        for line in change.derived
-        if line.path and here == _without_items(line.path) and _same_items(line.path, field)
-    ]
-
-
-def _without_items(path: str) -> str:
-    out, depth = [], 0
-    for char in path:
-        depth += (char == "[") - (char == "]")
-        if depth == 0 and char != "]":
-            out.append(char)
-    return "".join(out)
-
-
-def _same_items(path: str, field: FieldChange) -> bool:
-    """Whether the list entries that a number names are those of the field's path."""
-    names = [part.split("]")[0] for part in path.split("[")[1:]]
-    keys = [part.key for part in field.path if not isinstance(part, str)]
-    return all(name in keys for name in names)
-
-
-def derived_apart(group: Group, fields: Iterable[FieldChange]) -> list[str]:
-    """Return the numbers that no shown field carries; of several members, their sizes as a sum."""
-    first = group.first
-    taken = {text for field in fields for text in derived_for(first, field)}
-    lines = [line for line in first.derived if line.text not in taken]
-    if len(group.changes) == 1 or group.whole_cluster:
-        return [line.text for line in lines]
-    rest = [line.text for line in lines if line.name not in ("job-size", "nodes")]
-    return rest + _together(group)
-
-
-def _together(group: Group) -> list[str]:
-    """Nodes or pods, and chips, of all members; each node pool once."""
-    if any(change.chips is None for change in group.changes):
-        return []
-    if group.first.pools:
-        pools = {
-            (change.resource.cluster, name): (nodes, chips)
-            for change in group.changes
-            for name, nodes, chips in change.pools
-        }
-        nodes, chips = (sum(sizes) for sizes in zip(*pools.values(), strict=True))
-        return [f"together {plural(nodes, 'node')}, {plural(chips, 'chip')}"]
-    pods = sum(change.nodes or 0 for change in group.changes)
-    chips = sum(change.chips or 0 for change in group.changes)
-    return [f"together {plural(pods, 'pod')}, {plural(chips, 'chip')}"]

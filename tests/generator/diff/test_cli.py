@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.cli.diff import main
+from generator.cli.main import main
 from generator.diff.model import Impact
 from tests.generator.diff import fleet
 
@@ -33,16 +33,16 @@ ARGS = ("--base", "old", "--head", "new")
 
 
 def test_exit_codes(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--base", "old", "--head", "old"]) == 0
-    assert main(ARGS) == 1
-    assert main(["--base", "nowhere", "--head", "new"]) == 2
-    assert main([*ARGS, "--fail-on", "restart,live"]) == 3
+    assert main(["diff", "--base", "old", "--head", "old"]) == 0
+    assert main(["diff", *ARGS]) == 1
+    assert main(["diff", "--base", "nowhere", "--head", "new"]) == 2
+    assert main(["diff", *ARGS, "--fail-on", "restart,live"]) == 3
     assert "--fail-on: live" in capsys.readouterr().err
-    assert main([*ARGS, "--fail-on=restart,ramdisk-loss,data-loss,blocked"]) == 1
+    assert main(["diff", *ARGS, "--fail-on=restart,ramdisk-loss,data-loss,blocked"]) == 1
 
 
 def test_fail_on_does_not_fail_without_a_difference(sides: Path) -> None:
-    assert main(["--base", "old", "--head", "old", "--fail-on", ",".join(Impact)]) == 0
+    assert main(["diff", "--base", "old", "--head", "old", "--fail-on", ",".join(Impact)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_fail_on_does_not_fail_without_a_difference(sides: Path) -> None:
 def test_bad_usage(
     sides: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    assert main([*ARGS, *arguments]) == 2
+    assert main(["diff", *ARGS, *arguments]) == 2
     out, err = capsys.readouterr()
     assert message in err
     assert out == ""
@@ -69,7 +69,7 @@ def test_bad_yaml_exits_2_and_names_every_place(
 ) -> None:
     for name in ("x", "y"):
         (sides / f"new/a/{name}.yaml").write_text("a: [1\n")
-    assert main(ARGS) == 2
+    assert main(["diff", *ARGS]) == 2
     err = capsys.readouterr().err
     assert "a/x.yaml:2" in err
     assert "a/y.yaml:2" in err
@@ -81,16 +81,16 @@ def test_formats_on_stdout_and_in_files_agree(
 ) -> None:
     files = {"text": "r.txt", "markdown": "r.md", "html": "r.html", "json": "r.json"}
     outputs = [part for name in files.values() for part in ("-o", name)]
-    assert main([*ARGS, *outputs]) == 1
+    assert main(["diff", *ARGS, *outputs]) == 1
     capsys.readouterr()
     for kind, name in files.items():
-        assert main([*ARGS, "--format", kind]) == 1
+        assert main(["diff", *ARGS, "--format", kind]) == 1
         assert capsys.readouterr().out == (sides / name).read_text()
     assert json.loads((sides / "r.json").read_text())["schema"] == "stowplan.diff/v1"
 
 
 def test_two_runs_write_the_same_bytes(sides: Path) -> None:
-    command = [sys.executable, "-c", "import sys; from generator.cli.diff import main; main()"]
+    command = [sys.executable, "-c", "from generator.cli.main import main; main()", "diff"]
     outputs = {
         subprocess.run(
             [*command, *ARGS, "--format", "json"],
@@ -117,7 +117,7 @@ def test_colours_are_for_terminals(
     coloured: bool,
 ) -> None:
     monkeypatch.setenv("NO_COLOR", no_color)
-    main([*ARGS, "--color", choice])
+    main(["diff", *ARGS, "--color", choice])
     assert ("\x1b[" in capsys.readouterr().out) is coloured
 
 
@@ -132,13 +132,13 @@ def test_no_color_counts_on_a_terminal(
     monkeypatch.setenv("NO_COLOR", no_color)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    main(ARGS)
+    main(["diff", *ARGS])
     assert ("\x1b[" in capsys.readouterr().out) is coloured
 
 
 def test_a_terminal_that_knows_no_unicode_still_gets_the_report(sides: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "from generator.cli.diff import main; main()", *ARGS],
+        [sys.executable, "-c", "from generator.cli.main import main; main()", "diff", *ARGS],
         capture_output=True,
         check=True,
         env={"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path.cwd())},

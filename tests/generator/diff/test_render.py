@@ -115,6 +115,32 @@ def test_text_says_what_happens(mixed: Report) -> None:
     assert "\x1b" not in text
 
 
+def test_a_number_stands_beside_its_own_field_only(compare_trees: Compare) -> None:
+    def tree(quota: int) -> dict[str, fleet.Objects]:
+        queue = fleet.cluster_queue(quota)
+        resources = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]
+        resources[1]["nominalQuota"] = quota * 90
+        return {"a": fleet.cluster("a", fleet.flavor(), queue)}
+
+    text = render_text(compare_trees(tree(32), tree(48)))
+    assert text.count("64 on the nodes of v6e; all queues together 48") == 1
+
+
+def test_a_number_that_differs_over_a_group_says_so(compare_trees: Compare) -> None:
+    """The same new quota fits one cluster and not the other."""
+
+    def tree(quota: int) -> dict[str, fleet.Objects]:
+        out = {n: fleet.cluster(n, fleet.flavor(), fleet.cluster_queue(quota)) for n in "ab"}
+        out["b"]["cluster.yaml"]["spec"]["nodePools"][0]["nodes"] = 8
+        return out
+
+    report = compare_trees(tree(16), tree(48))
+    text = render_text(report)
+    assert "in a: 64 on the nodes of v6e; all queues together 48 (differs by place, " in text
+    assert "out of bounds in 1 of 2 places" in text
+    assert "16 MORE THAN there are (ClusterQueue tpu of b)" in text
+
+
 def test_text_folds_cosmetic_changes_and_opens_them(mixed: Report) -> None:
     folded, opened = render_text(mixed), render_text(mixed, unfold=True)
     assert "research → foundation" not in folded
@@ -324,6 +350,7 @@ def test_json_members_name_changes(mixed: Report) -> None:
     document = json.loads(render_json(mixed))
     ids = [change["id"] for change in document["changes"]]
     assert sorted(m for group in document["groups"] for m in group["members"]) == sorted(ids)
+    assert all(sentence for change in document["changes"] for sentence in change["why"])
     counted = document["summary"]
     assert sum(counted["impact"].values()) == len(ids)
     assert sum(counted[v] for v in ("add", "change", "replace", "delete", "move")) == len(ids)

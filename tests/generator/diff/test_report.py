@@ -28,6 +28,17 @@ def test_a_tree_does_not_differ_from_itself(compare_trees: Compare) -> None:
     assert (report.unchanged, report.clusters) == (14, 2)
 
 
+def test_what_belongs_to_no_cluster_counts_as_none(compare_trees: Compare) -> None:
+    project = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "AppProject",
+        "metadata": {"name": "prod"},
+    }
+    new = {**fleets("a"), "argocd": {"project.yaml": project}}
+    report = compare_trees(fleets("a"), new)
+    assert (report.clusters, verbs(report)) == (1, [("add", "AppProject", "prod")])
+
+
 def test_comments_and_spelling_are_no_change(compare_trees: Compare, tmp_path: Any) -> None:
     new = fleets("a")
     path = fleet.path_of(fleet.cluster_queue())
@@ -153,6 +164,28 @@ def test_a_new_cluster_is_one_group(compare_trees: Compare) -> None:
     assert report.verbs[Verb.ADD] == 7
 
 
+def test_clusters_that_come_and_go_are_said(compare_trees: Compare) -> None:
+    report = compare_trees(fleets("a", "b"), fleets("a", "c"))
+    texts = [text for impact, text in report.headlines if impact is Impact.NONE]
+    assert texts[0] == "1 cluster joined the tree: c."
+    assert texts[1].startswith("1 cluster left the tree: b. What runs there goes only if")
+
+
+def test_data_loss_is_said_by_reason(compare_trees: Compare) -> None:
+    names = ["a", "b"]
+
+    def tree(digest: str, bucket: str, *more: dict[str, Any]) -> Trees:
+        body = fleet.checkpointing(digest)
+        body["spec"]["cloudStorageBucketName"] = bucket
+        return {name: fleet.cluster(name, body, *more) for name in names}
+
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "train"}}
+    report = compare_trees(tree("7c1d09aa", "old", space), tree("a09ef321", "new"))
+    text = next(text for impact, text in report.headlines if impact is Impact.DATA_LOSS)
+    assert "CheckpointConfiguration v6e-a09ef321-configuration of a, b." in text
+    assert "Everything in it is deleted: Namespace train of a, b." in text
+
+
 def test_graver_groups_come_first(compare_trees: Compare) -> None:
     new = fleets("a", "b")
     new["a"][fleet.path_of(fleet.local_queue())] = fleet.local_queue("other")
@@ -238,6 +271,41 @@ def test_a_waiver_is_a_headline(compare_trees: Compare) -> None:
     assert report.headlines[-1][1] == (
         "New waiver: JOB012 for JobSet train/*, by team-a, until 2027-03-31: old image (a)"
     )
+
+
+def test_a_new_driver_epoch_replaces_and_empties(compare_trees: Compare) -> None:
+    """The upgrade of a cluster: nothing but the epoch changes, so the name does."""
+    body = fleet.checkpointing("a09ef321")
+    body["metadata"]["annotations"]["stowplan.dev/driver-epoch"] = "2"
+    old = {"a": fleet.cluster("a", fleet.checkpointing())}
+    report = compare_trees(old, {"a": fleet.cluster("a", body)})
+    (change,) = report.changes
+    assert (change.verb, change.impact) == (Verb.REPLACE, Impact.RAMDISK_LOSS)
+    assert [show_path(f.path) for f in change.fields] == [
+        "metadata.annotations[stowplan.dev/driver-epoch]"
+    ]
+    assert "16 nodes (64 chips) of a will be emptied" in report.headlines[0][1]
+
+
+def test_a_new_gke_version_without_a_new_epoch_is_said(compare_trees: Compare) -> None:
+    def tree(version: str) -> Trees:
+        body = fleet.checkpointing()
+        body["metadata"]["annotations"]["stowplan.dev/gke-version"] = version
+        return {"a": fleet.cluster("a", body)}
+
+    report = compare_trees(tree("1.33.4-gke.1"), tree("1.33.5-gke.2"))
+    assert report.changes[0].impact is Impact.COSMETIC
+    ((_, text),) = report.headlines
+    assert text.startswith("GKE goes from 1.33.4-gke.1 to 1.33.5-gke.2 on a")
+    assert "driverEpoch" in text
+
+
+def test_more_nodes_are_counted(compare_trees: Compare) -> None:
+    new = fleets("a")
+    new["a"]["cluster.yaml"]["spec"]["nodePools"][0]["nodes"] = 32
+    (change,) = compare_trees(fleets("a"), new).changes
+    assert change.impact is Impact.NONE
+    assert [line.text for line in change.derived] == ["16 → 32 nodes, 64 → 128 chips in all pools"]
 
 
 @pytest.mark.parametrize(

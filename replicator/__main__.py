@@ -1,0 +1,9 @@
+"""`python -m replicator` is `stowplan-replicator`."""
+
+from __future__ import annotations
+
+import sys
+
+from replicator.cli import main
+
+sys.exit(main())

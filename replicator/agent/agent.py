@@ -1,0 +1,419 @@
+"""One agent: the core with real files, sockets and time."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from replicator.agent.adoption import adopt, unrecorded
+from replicator.agent.bandwidth import Bandwidth
+from replicator.agent.coordination import Coordination
+from replicator.agent.copies import Copies
+from replicator.agent.files import remove
+from replicator.agent.health import HttpServer, json_page
+from replicator.agent.markers import Markers, job_of
+from replicator.agent.metrics import Metrics
+from replicator.agent.saves import Saves
+from replicator.agent.server import PeerServer
+from replicator.agent.settings import AgentSettings
+from replicator.agent.status import node_status
+from replicator.agent.store import LocalStore
+from replicator.agent.tier import Tier
+from replicator.agent.uplink import Uplink
+from replicator.agent.watcher import Watcher
+from replicator.core import effects as fx
+from replicator.core import messages as msg
+from replicator.core.model import CheckpointId, Content, Failure, Key, Source
+from replicator.core.node import Node
+from replicator.errors import ConfigError, ReplicatorError
+from replicator.protocol import CONFIG_FILE, ReplicatorConfig
+
+log = logging.getLogger("replicator.agent")
+
+
+class Agent:
+    """Runs until it is cancelled; everything of the core happens on its event loop."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.store = LocalStore(
+            settings.local_dir, capacity=settings.capacity, threads=settings.threads
+        )
+        self.markers = Markers(settings.local_dir, self.store.incoming)
+        self.config: ReplicatorConfig | None = None
+        self.node: Node | None = None
+        self.address = ""
+        self.accepted_at = 0.0  # wall clock, only to tell an older coordinator from a younger
+        self._tier: Tier | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._fatal: asyncio.Future[None] | None = None
+        self._scan_wanted = False
+        self._adopting = False
+        source = "" if settings.host in ("0.0.0.0", "::") else settings.host
+        self.copies = Copies(
+            self.store,
+            self.metrics,
+            settings.secret,
+            source,
+            self._copied,
+            self._copy_failed,
+            self.die,
+        )
+        self.uplink = Uplink(
+            settings.platform,
+            settings.secret,
+            source,
+            up=lambda: self._with_node(Node.link_up),
+            down=lambda: self._with_node(Node.link_down),
+            received=self._received,
+            failed=self.die,
+        )
+        self.watcher = Watcher(settings.local_dir, self._something_appeared)
+        self.saves = Saves(self.store, self.watcher, self.metrics)
+        self.coordination = Coordination(self)
+        self.server = PeerServer(
+            settings.secret,
+            self.store,
+            self.metrics,
+            Bandwidth(settings.bandwidth),
+            serves_job=self.coordination.serves,
+            received=self.coordination.received,
+            lost=self.coordination.lost,
+        )
+        self.http = HttpServer(
+            {
+                "/metrics": lambda: (200, "text/plain; version=0.0.4", self.metrics.render()),
+                "/healthz": lambda: (200, "text/plain", b"ok\n"),
+                "/status": lambda: json_page(200, self.status()),
+            }
+        )
+        self.http_port: int | None = None
+
+    # ---- life -----------------------------------------------------------------------------------
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            StoreError: the volume cannot be used.
+            OSError: an address cannot be bound, or the volume fails.
+        """
+        self._fatal = asyncio.get_running_loop().create_future()
+        self.store.prepare()
+        try:
+            await self._start()
+            ready()
+            await self._fatal
+        finally:
+            await self._stop()
+
+    async def _start(self) -> None:
+        settings = self.settings
+        port = self.server.listen(settings.host, settings.port)
+        self.address = settings.advertise or _join(settings.host, port)
+        if settings.http_port is not None:
+            self.http_port = await self.http.start(settings.http_host, settings.http_port)
+        saved = self.markers.load_state(settings.platform.job_uid)
+        self.config = saved.config
+        self.accepted_at = saved.accepted_at
+        copies = [] if saved.config is None else await self._load(saved.config)
+        self.node = Node(saved.state, copies, self.address, settings.timing)
+        self.watcher.start()
+        self.coordination.supervise()
+        self.apply(self.node.start(self.now()))
+        self.scan()
+        self.spawn(self._tick())
+
+    async def _load(self, config: ReplicatorConfig) -> list[Any]:
+        self._tier = Tier(self.settings.storage, config)
+        return await asyncio.to_thread(self.store.load, config)
+
+    async def _stop(self) -> None:
+        self.watcher.stop()
+        self.copies.cancel_all()
+        for task in list(self._tasks):
+            task.cancel()
+        await self.uplink.stop()
+        await self.coordination.stop()
+        await self.server.stop()
+        await self.http.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.store.close()
+
+    @staticmethod
+    def now() -> float:
+        """Monotonic seconds: no wall clock decides anything."""
+        return time.monotonic()
+
+    def spawn(self, coroutine: Any) -> None:
+        """Run in the background; an error that nobody expected ends the agent."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.die(error)
+
+    def die(self, error: BaseException) -> None:
+        """End the agent with this error; its supervisor starts it again."""
+        log.critical("the agent ends", exc_info=error)
+        if self._fatal is not None and not self._fatal.done():
+            self._fatal.set_exception(error)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.tick)
+            self._with_node(Node.tick)
+            self.coordination.tick()
+            self.scan()
+
+    # ---- what appears in the volume -------------------------------------------------------------
+
+    def _something_appeared(self) -> None:
+        if not self._scan_wanted:
+            self._scan_wanted = True
+            asyncio.get_running_loop().call_soon(self._scan_once)
+
+    def _scan_once(self) -> None:
+        self._scan_wanted = False
+        self.scan()
+
+    def scan(self) -> None:
+        """Take finished saves, then a new configuration."""
+        node, config = self.node, self.config
+        if node is None:
+            return
+        try:
+            if config is not None and node.state.linked is not None:
+                for step in self.saves.due(config):
+                    self.apply(node.saved(step, self.now()))
+            if node.sealing is None and not self._adopting and self.watcher.config_ready():
+                self._accept_config()
+        except OSError as error:
+            self.die(error)
+
+    def _accept_config(self) -> None:
+        node = self.node
+        assert node is not None
+        try:
+            config = self.markers.read_config(dict(self.settings.environ))
+        except (ConfigError, ReplicatorError) as error:
+            self._write_failed(str(error))
+            self._consume_config()
+            return
+        if unrecorded(self.store, config):
+            self._adopting = True
+            self.spawn(self._adopt(config))
+            return
+        self.markers.clean_up(config)
+        self.saves.forget()
+        self.config = config
+        self._tier = Tier(self.settings.storage, config)
+        known = self.store.load(config)
+        node.copies = {Key(c.checkpoint, c.shard): (c.content, c.world) for c in known}
+        self.accepted_at = time.time()
+        job = job_of(config, self.settings.platform.job_uid)
+        self.metrics.peers.set(len(job.peers))
+        self.apply(node.accept(job, secrets.token_hex(8), self.now()))
+        self._consume_config()
+        if config.ignored_keys:
+            self._write_error(f"{CONFIG_FILE}: unknown keys: {', '.join(config.ignored_keys)}")
+        self.coordination.supervise()
+        log.info("job accepted", extra={"job": job.name, "rank": job.rank, "world": job.world})
+
+    def _consume_config(self) -> None:
+        self.watcher.forget(CONFIG_FILE)
+        self.markers.consume_config()
+
+    async def _adopt(self, config: ReplicatorConfig) -> None:
+        """Take over what the public reference left, then look at the configuration again."""
+        try:
+            await asyncio.to_thread(adopt, self.store, config)
+        finally:
+            self._adopting = False
+        self._something_appeared()
+
+    # ---- events for the core --------------------------------------------------------------------
+
+    def _with_node(self, event: Callable[[Node, float], list[fx.NodeEffect]]) -> None:
+        if self.node is not None:
+            self.apply(event(self.node, self.now()))
+            self.metrics.connected.set(self.node.connected)
+
+    def _received(self, message: msg.ToNode) -> None:
+        if self.node is None:
+            return
+        if isinstance(message, msg.Progress) and message.replicated and self.config is not None:
+            self.saves.replicated(self.config, message.replicated.step)
+        self.apply(self.node.received(message, self.now()))
+
+    def _copied(self, key: Key, content: Content, world: int) -> None:
+        if self.node is not None:
+            self.apply(self.node.copied(key, content, world, self.now()))
+
+    def _copy_failed(self, key: Key, source: Source, failure: Failure, detail: str) -> None:
+        if self.node is not None:
+            log.warning("copy failed", extra={"reason": f"{failure}: {detail}"})
+            self.apply(self.node.copy_failed(key, source, failure, detail, self.now()))
+
+    # ---- effects --------------------------------------------------------------------------------
+
+    def apply(self, effects: list[fx.NodeEffect]) -> None:
+        """Carry out the node's effects, in order."""
+        try:
+            for effect in effects:
+                _EFFECTS[type(effect)](self, effect)
+        except Exception as error:  # the state on disk is good: begin anew from there
+            self.die(error)
+
+    def _persist(self, effect: fx.Persist) -> None:
+        self.markers.save_state(self.config, effect.state, self.accepted_at)
+
+    def _send(self, effect: fx.Send) -> None:
+        self.uplink.send(effect.message)
+
+    def _reconnect(self, effect: fx.Reconnect) -> None:
+        job = self.node.state.job if self.node is not None else None
+        self.uplink.restart(None if job is None else job.name)
+
+    def _seal(self, effect: fx.Seal) -> None:
+        self.spawn(self._seal_save(effect.checkpoint))
+
+    async def _seal_save(self, checkpoint: CheckpointId) -> None:
+        config, node = self.config, self.node
+        assert config is not None
+        assert node is not None
+        sealed = await self.saves.seal(config, checkpoint)
+        if isinstance(sealed, str):
+            self.apply(node.seal_failed(checkpoint, sealed))
+        else:
+            self.apply(node.sealed(checkpoint, sealed, self.now()))
+        self.scan()
+
+    def _reject_save(self, effect: fx.RejectSave) -> None:
+        if self.config is not None:
+            self.store.reject(self.config, effect.step)
+
+    def _get_copy(self, effect: fx.GetCopy) -> None:
+        assert self.config is not None
+        assert self._tier is not None
+        self.copies.start(effect, self.config.job_name, self._tier)
+
+    def _cancel_copies(self, effect: fx.CancelCopies) -> None:
+        self.copies.cancel_all()
+
+    def _announce(self, effect: fx.Announce) -> None:
+        self.markers.announce(effect.checkpoint, effect.backup)
+
+    def _link(self, effect: fx.Link) -> None:
+        assert self.config is not None
+        stored = []
+        if effect.checkpoint is not None:
+            assert self.node is not None
+            for worker in range(effect.workers):
+                key = Key(effect.checkpoint, (self.config.node_rank, worker))  # type: ignore[arg-type]
+                stored.append(self.store.records[key].storage_name)
+        self.markers.link(self.config, effect.checkpoint, stored)
+        step = None if effect.checkpoint is None else effect.checkpoint.step
+        log.info("restored", extra={"step": step})
+        self._something_appeared()  # saves that came before are seen now
+
+    def _delete(self, effect: fx.Delete) -> None:
+        self._remove_later(self.store.delete(effect.keys))
+        self.markers.drop_dangling_links()
+
+    def _remove_later(self, paths: list[Path]) -> None:
+        async def remove_all() -> None:
+            for path in paths:
+                await asyncio.to_thread(remove, path)
+
+        self.spawn(remove_all())
+
+    def _quarantine(self, effect: fx.Quarantine) -> None:
+        self.store.put_aside(effect.keys)
+
+    def _release_quarantine(self, effect: fx.ReleaseQuarantine) -> None:
+        self.store.release_quarantine()
+
+    def _upload(self, effect: fx.Upload) -> None:
+        self.spawn(self._upload_part(effect))
+
+    async def _upload_part(self, effect: fx.Upload) -> None:
+        assert self._tier is not None
+        assert self.config is not None
+        began = self.now()
+        problem = await self._tier.upload(self.store, effect)
+        framework = self.config.framework.value
+        took = self.now() - began
+        self.metrics.observe("CheckpointBackup", framework, took, ok=not problem)
+        if self.node is not None:
+            self.apply(self.node.uploaded(effect.name, problem, self.now()))
+
+    def _error(self, effect: fx.WriteError) -> None:
+        self._write_error(effect.text)
+
+    def _write_error(self, text: str) -> None:
+        log.error(text)
+        self.metrics.errors.inc()
+        try:
+            self.markers.error(text)
+        except OSError as error:  # a full volume must not end the agent
+            log.error("replicator.errors cannot be written", extra={"reason": str(error)})
+
+    def _failed(self, effect: fx.WriteFailed) -> None:
+        self._write_failed(effect.text)
+        self.coordination.supervise()
+
+    def _write_failed(self, text: str) -> None:
+        log.critical(text)
+        self.metrics.failures.inc()
+        try:
+            self.markers.failed(text)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            log.error("replicator.failed cannot be written", extra={"reason": str(error)})
+
+    @property
+    def tier(self) -> Tier | None:
+        """The backups of the current job."""
+        return self._tier
+
+    # ---- status ---------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """What `stowplan-replicator status` shows."""
+        document = node_status(self.address, self.node, self.store)
+        return {**document, "coordinator": self.coordination.status()}
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+_EFFECTS: dict[type[Any], Callable[[Agent, Any], None]] = {
+    fx.Persist: Agent._persist,
+    fx.Send: Agent._send,
+    fx.Reconnect: Agent._reconnect,
+    fx.Seal: Agent._seal,
+    fx.RejectSave: Agent._reject_save,
+    fx.GetCopy: Agent._get_copy,
+    fx.CancelCopies: Agent._cancel_copies,
+    fx.Announce: Agent._announce,
+    fx.Link: Agent._link,
+    fx.Delete: Agent._delete,
+    fx.Quarantine: Agent._quarantine,
+    fx.ReleaseQuarantine: Agent._release_quarantine,
+    fx.Upload: Agent._upload,
+    fx.WriteError: Agent._error,
+    fx.WriteFailed: Agent._failed,
+}

@@ -1,0 +1,164 @@
+"""Copies into this node: from a peer, from a backup, or of what is here already."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from replicator.agent.channel import connect
+from replicator.agent.files import remove
+from replicator.agent.metrics import Metrics
+from replicator.agent.store import LocalStore
+from replicator.agent.tier import Tier
+from replicator.agent.transfer import (
+    Incoming,
+    TransferError,
+    make_blocking,
+    receive,
+)
+from replicator.core.effects import GetCopy
+from replicator.core.model import Content, Failure, Key, Origin, Source
+from replicator.errors import ReplicatorError
+from replicator.manifest import ShardManifest
+
+CONNECT_SECONDS = 10.0
+MAX_COPIES = 4
+"""Copies that are made at the same time."""
+
+log = logging.getLogger("replicator.copies")
+
+
+@dataclass(slots=True)
+class Copies:
+    """Runs GetCopy effects; reports each result once, unless it was cancelled meanwhile."""
+
+    store: LocalStore
+    metrics: Metrics
+    secret: bytes
+    source: str
+    copied: Callable[[Key, Content, int], None]
+    failed: Callable[[Key, Source, Failure, str], None]
+    broken: Callable[[BaseException], None]
+    _running: dict[asyncio.Task[None], Incoming | None] = field(default_factory=dict)
+    _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_COPIES))
+
+    def start(self, effect: GetCopy, job: str, tier: Tier) -> None:
+        """Begin a copy."""
+        task = asyncio.get_running_loop().create_task(self._run(effect, job, tier))
+        self._running[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.broken(error)
+
+    def cancel_all(self) -> None:
+        """Stop every copy; none of them reports any more."""
+        for task, incoming in list(self._running.items()):
+            self._running.pop(task, None)
+            if incoming is not None:
+                incoming.cancel()
+            task.cancel()
+
+    async def _run(self, effect: GetCopy, job: str, tier: Tier) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        origin = effect.source.origin.value
+        try:
+            async with self._gate:
+                content = await self._make(me, effect, job, tier)
+        except TransferError as error:
+            self.metrics.copies.labels(origin, error.failure.value).inc()
+            if me in self._running:
+                self.failed(effect.key, effect.source, error.failure, str(error))
+            return
+        except (OSError, TimeoutError, ReplicatorError) as error:
+            self.metrics.copies.labels(origin, Failure.TRANSIENT.value).inc()
+            if me in self._running:
+                text = f"{type(error).__name__}: {error}"
+                self.failed(effect.key, effect.source, Failure.TRANSIENT, text)
+            return
+        self.metrics.copies.labels(origin, "ok").inc()
+        if me in self._running:
+            self.copied(effect.key, content, effect.world)
+
+    async def _make(self, me: asyncio.Task[None], effect: GetCopy, job: str, tier: Tier) -> Content:
+        origin = effect.source.origin
+        if origin is Origin.LOCAL:
+            return await self._verify(effect)
+        if origin is Origin.ALIAS:
+            if await asyncio.to_thread(self.store.alias, effect.key, effect.content, effect.world):
+                return effect.content
+            raise TransferError(Failure.MISSING, "no data of this content here")
+        if origin is Origin.BACKUP:
+            backup = effect.source.backup
+            manifest, place = await tier.download(self.store, effect.key, effect.content, backup)
+        else:
+            if await asyncio.to_thread(self._is_here, effect):
+                return effect.content
+            manifest, place = await self._from_peer(me, effect, job)
+        return await asyncio.to_thread(self._keep, effect, manifest, place)
+
+    def _is_here(self, effect: GetCopy) -> bool:
+        """Equal data that this process has verified is recorded, not moved again."""
+        stored = effect.content.manifest
+        return self.store.was_verified(stored) and self.store.alias(
+            effect.key, effect.content, effect.world
+        )
+
+    def _keep(self, effect: GetCopy, manifest: ShardManifest, place: Path) -> Content:
+        try:
+            return self.store.keep(effect.key, manifest, place, effect.world)
+        except BaseException:
+            remove(place)
+            raise
+
+    async def _verify(self, effect: GetCopy) -> Content:
+        problem = await asyncio.to_thread(self.store.verify, effect.key)
+        if problem is None:
+            raise TransferError(Failure.MISSING, "no such copy here")
+        if problem:
+            raise TransferError(Failure.CORRUPT, problem)
+        return effect.content
+
+    async def _from_peer(
+        self, me: asyncio.Task[None], effect: GetCopy, job: str
+    ) -> tuple[ShardManifest, Path]:
+        channel = await connect(
+            effect.source.address,
+            secret=self.secret,
+            job=job,
+            role="data",
+            source=self.source,
+            timeout=CONNECT_SECONDS,
+        )
+        make_blocking(channel.sock)
+        incoming = Incoming(channel)
+        if me not in self._running:
+            channel.close()
+            raise TransferError(Failure.TRANSIENT, "cancelled")
+        self._running[me] = incoming
+        # Shielded: a thread cannot be cancelled, and its scratch data must be cleared by itself.
+        work = asyncio.ensure_future(asyncio.to_thread(self._receive, incoming, effect.content))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            incoming.cancel()
+            work.add_done_callback(_clear)
+            raise
+
+    def _receive(self, incoming: Incoming, content: Content) -> tuple[ShardManifest, Path]:
+        try:
+            return receive(incoming, self.store, content.manifest, content.size)
+        finally:
+            incoming.channel.close()
+
+
+def _clear(work: asyncio.Future[tuple[ShardManifest, Path]]) -> None:
+    """A transfer that finished although it was cancelled: nobody wants its data."""
+    if not work.cancelled() and work.exception() is None:
+        remove(work.result()[1])

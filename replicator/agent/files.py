@@ -1,0 +1,102 @@
+"""Small file operations that survive a crash at any point and follow no symbolic link."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes, scratch: Path) -> None:
+    """Replace a file: written under a unique name in `scratch` (same file system), then renamed."""
+    temporary = scratch / f"{secrets.token_hex(8)}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def read_small(path: Path, limit: int) -> bytes | None:
+    """At most `limit + 1` bytes of a regular file; None where there is none.
+
+    Raises:
+        OSError: it is a link, a directory or a special file, or cannot be read.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        return file.read(limit + 1)
+
+
+def replace_link(path: Path, target: str, scratch: Path) -> None:
+    """Make a symbolic link, over an older one if there is one."""
+    temporary = scratch / f"{secrets.token_hex(8)}.tmp"
+    temporary.symlink_to(target)
+    temporary.replace(path)
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames within a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, link or directory; it may be gone already."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError:
+        if path.exists():
+            raise
+
+
+@contextmanager
+def open_beneath(root: Path, relative: str) -> Iterator[int]:
+    """A descriptor of a regular file below `root`, with no link followed on the way."""
+    directory = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    parts = [root.name, *relative.split("/")] if relative else [root.name]
+    try:
+        for part in parts[:-1]:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            inner = os.open(part, flags, dir_fd=directory)
+            os.close(directory)
+            directory = inner
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(parts[-1], flags, dir_fd=directory)
+    finally:
+        os.close(directory)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def used_bytes(root: Path) -> int:
+    """Bytes of all files below a directory, as far as they can be seen."""
+    total = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118
+            except FileNotFoundError:
+                continue
+    return total

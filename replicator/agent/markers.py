@@ -1,0 +1,204 @@
+"""The small files through which the agent and the training job talk (all in the volume's root)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from replicator.agent.files import read_small, remove, replace_link, write_whole
+from replicator.core.effects import NodeState
+from replicator.core.model import CheckpointId, Job, Run
+from replicator.errors import ReplicatorError
+from replicator.protocol import (
+    CONFIG_FILE,
+    ERRORS_FILE,
+    FAILED_FILE,
+    MAX_CONFIG_BYTES,
+    PRERESTORE_FILE,
+    CheckpointName,
+    ConfigError,
+    NameKind,
+    Prerestore,
+    ReplicatorConfig,
+    data_name,
+    no_checkpoint_marker,
+    parse_checkpoint_name,
+    parse_config,
+    parse_step_directory,
+)
+
+STATE_FILE = "state.json"
+MAX_STATE_BYTES = 256 * 1024
+MAX_ERRORS_BYTES = 256 * 1024
+"""Past this size `replicator.errors` is begun anew: a job that never reads it must not fill RAM."""
+
+_LEFTOVER = re.compile(r"step=[0-9]+|[0-9]+\.orbax-checkpoint-tmp.*|.*\.tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What survives a crash of the agent: the job as configured, and the node's state."""
+
+    config: ReplicatorConfig | None
+    state: NodeState
+    accepted_at: float = 0.0
+
+
+class Markers:
+    """Reads and writes the markers of one volume."""
+
+    def __init__(self, root: Path, scratch: Path) -> None:
+        self._root = root
+        self._scratch = scratch
+
+    # ---- replicator.yaml ------------------------------------------------------------------------
+
+    def read_config(self, environ: dict[str, str]) -> ReplicatorConfig:
+        """Parse `replicator.yaml`.
+
+        Raises:
+            ConfigError: with every problem, also for what is no regular file.
+        """
+        path = self._root / CONFIG_FILE
+        try:
+            content = read_small(path, MAX_CONFIG_BYTES)
+        except OSError as error:
+            raise ReplicatorError(f"{CONFIG_FILE}: no regular file: {error.strerror}") from None
+        return parse_config(content or b"", environ=environ)
+
+    def consume_config(self) -> None:
+        """Delete `replicator.yaml`: the job waits for that."""
+        remove(self._root / CONFIG_FILE)
+
+    def clean_up(self, config: ReplicatorConfig) -> None:
+        """Remove markers, links and unfinished saves of an earlier start of the job.
+
+        Only names that belong to the protocol are touched: a volume may hold other files.
+        """
+        for entry in list(self._root.iterdir()):
+            if self._is_leftover(entry, config):
+                remove(entry)
+
+    @staticmethod
+    def _is_leftover(entry: Path, config: ReplicatorConfig) -> bool:
+        if entry.name in (PRERESTORE_FILE, ERRORS_FILE, FAILED_FILE):
+            return True
+        name = parse_checkpoint_name(entry.name)
+        if name is not None and name.kind in (NameKind.RESTORE, NameKind.SAVE):
+            return True
+        return parse_step_directory(entry.name) is not None or bool(_LEFTOVER.fullmatch(entry.name))
+
+    # ---- for the job ----------------------------------------------------------------------------
+
+    def announce(self, checkpoint: CheckpointId | None, backup: str) -> None:
+        """Write `replicator.prerestore`."""
+        step = None if checkpoint is None else checkpoint.step
+        content = Prerestore(step, backup or None).to_bytes()
+        write_whole(self._root / PRERESTORE_FILE, content, self._scratch)
+
+    def link(
+        self, config: ReplicatorConfig, checkpoint: CheckpointId | None, stored: list[str]
+    ) -> None:
+        """Release each worker: a link to its data, or the empty no-checkpoint marker."""
+        for worker in range(config.workers_per_node):
+            if checkpoint is None:
+                name = no_checkpoint_marker(config.job_name, config.node_rank, worker)
+                write_whole(self._root / str(name), b"", self._scratch)
+            else:
+                name = CheckpointName(
+                    config.job_name,
+                    checkpoint.step,
+                    config.node_rank,
+                    worker,
+                    NameKind.RESTORE,
+                )
+                target = data_name(stored[worker])
+                replace_link(self._root / str(name), target, self._scratch)
+
+    def drop_dangling_links(self) -> None:
+        """Remove links into data that has since been deleted (the job had renamed them)."""
+        for entry in self._root.iterdir():
+            if entry.is_symlink() and not entry.exists():
+                entry.unlink(missing_ok=True)
+
+    def error(self, text: str) -> None:
+        """Append a line to `replicator.errors`."""
+        path = self._root / ERRORS_FILE
+        before = read_small(path, MAX_ERRORS_BYTES) or b""
+        if len(before) > MAX_ERRORS_BYTES:
+            before = b""
+        write_whole(path, before + _one_line(text), self._scratch)
+
+    def failed(self, text: str) -> None:
+        """Write `replicator.failed`: the job aborts."""
+        write_whole(self._root / FAILED_FILE, text.encode() + b"\n", self._scratch)
+
+    # ---- for the agent --------------------------------------------------------------------------
+
+    def save_state(
+        self, config: ReplicatorConfig | None, state: NodeState, accepted_at: float
+    ) -> None:
+        """Make the state durable."""
+        document = {
+            "config": None if config is None or state.job is None else config.to_yaml(),
+            "attempt": state.attempt,
+            "epoch": state.epoch,
+            "linked": state.linked,
+            "prepared": state.prepared,
+            "checkpoint": state.checkpoint,
+            "forced": state.forced,
+            "last_step": state.last_step,
+            "accepted_at": accepted_at,
+        }
+        content = json.dumps(document).encode()
+        write_whole(self._scratch.parent / STATE_FILE, content, self._scratch)
+
+    def load_state(self, platform_uid: str) -> SavedState:
+        """The state before the crash; a fresh one where there is none or it is damaged."""
+        try:
+            content = read_small(self._scratch.parent / STATE_FILE, MAX_STATE_BYTES)
+            if content is None:
+                return SavedState(None, NodeState())
+            document = json.loads(content)
+            text = document["config"]
+            config = None if text is None else parse_config(text.encode())
+            state = NodeState(
+                job=None if config is None else job_of(config, platform_uid),
+                attempt=str(document["attempt"]),
+                epoch=int(document["epoch"]),
+                linked=_pair(Run, document["linked"]),
+                prepared=_pair(Run, document["prepared"]),
+                checkpoint=_pair(CheckpointId, document["checkpoint"]),
+                forced=str(document["forced"]),
+                last_step=int(document["last_step"]),
+            )
+            accepted_at = float(document["accepted_at"])
+        except (OSError, ValueError, KeyError, TypeError, ConfigError):
+            return SavedState(None, NodeState())
+        return SavedState(config, state, accepted_at)
+
+
+def _pair(kind: Any, value: Any) -> Any:
+    return None if value is None else kind(*value)
+
+
+def _one_line(text: str) -> bytes:
+    return (" ".join(text.split())[:2000] + "\n").encode()
+
+
+def job_of(config: ReplicatorConfig, platform_uid: str) -> Job:
+    """What the core needs of a configuration. The platform's job UID wins over the file's."""
+    return Job(
+        name=config.job_name,
+        rank=config.node_rank,
+        world=config.nodes,
+        workers=config.workers_per_node,
+        peers=config.replication_peers(),
+        uid=platform_uid or config.job_uid or "",
+        data_parallelism=config.assume_data_parallelism,
+        backup_minutes=config.backup_interval_minutes,
+        backup_steps=config.backup_interval_steps,
+    )

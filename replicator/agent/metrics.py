@@ -1,0 +1,87 @@
+"""Prometheus metrics: the public reference's names, and our own under `stowplan_replicator_`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+_OPERATIONS = (
+    "CoordinatorRegistration",
+    "CheckpointRestore",
+    "CheckpointReplicationTotal",
+    "CheckpointReplication",
+    "CheckpointBackup",
+)
+
+
+class Metrics:
+    """All metrics of one agent, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.operations = Histogram(
+            "node_operations_seconds",
+            "Time of node operations (names of the public reference)",
+            ("method_name", "framework", "grpc_status_code"),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.hashing = Histogram(
+            "duration_hashing_dir",
+            "Time to hash a saved checkpoint",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        own = "stowplan_replicator_"
+        self.replicated_step = self._gauge(f"{own}replicated_step", "Newest replicated step")
+        self.saved_step = self._gauge(f"{own}saved_step", "Newest step saved on this node")
+        self.connected = self._gauge(f"{own}coordinator_connected", "1 with a coordinator")
+        self.peers = self._gauge(f"{own}peers", "Peers that must hold copies; 0 = unprotected")
+        self.errors = Counter(
+            f"{own}errors", "Lines written to replicator.errors", registry=self.registry
+        )
+        self.failures = Counter(
+            f"{own}failures", "Times that replicator.failed was written", registry=self.registry
+        )
+        self.copies = Counter(
+            f"{own}copies",
+            "Copies made into this node, by origin and result",
+            ("origin", "result"),
+            registry=self.registry,
+        )
+        self.sent_bytes = Counter(
+            f"{own}sent_bytes", "Checkpoint bytes sent to peers", registry=self.registry
+        )
+        self.rejected = Counter(
+            f"{own}rejected_connections",
+            "Connections that failed authentication or spoke something else",
+            registry=self.registry,
+        )
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        gauge = Gauge(name, text, registry=self.registry)
+        gauge.set(0)
+        return gauge
+
+    def observe(self, operation: str, framework: str, seconds: float, *, ok: bool) -> None:
+        """Record one of the reference's operations."""
+        assert operation in _OPERATIONS
+        code = "OK" if ok else "UNKNOWN"
+        self.operations.labels(operation, framework, code).observe(seconds)
+
+    @contextmanager
+    def timed_hashing(self) -> Iterator[None]:
+        """Time the hashing of a save."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.hashing.observe(time.monotonic() - began)
+
+    def render(self) -> bytes:
+        """The text that a scrape gets."""
+        return generate_latest(self.registry)

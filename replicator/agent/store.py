@@ -1,0 +1,462 @@
+"""The checkpoint volume of one node: copies with their manifests, saves, quarantine.
+
+Beside the reference's names (`<hash>.data`, `.meta`) every copy has a record,
+`<job>-s<step>-n<rank>-w<worker>.e<epoch>.manifest`, and only what has a record exists for the
+agent. Data is named by `ShardManifest.storage_name`, so two different trees never share a name. For
+received data the record comes last; for a save it comes before the final rename of the data, and a
+record without data is dropped at start, when the save is taken again.
+
+All methods block; they are safe to call from several threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from replicator.agent.adoption import put_aside_other_jobs
+from replicator.agent.files import read_small, remove, sync_directory, used_bytes, write_whole
+from replicator.core.model import CheckpointId, Content, Copy, Key, ShardId
+from replicator.digest import (
+    OrbaxHashUnavailableError,
+    ShardContent,
+    build_manifest,
+    data_hash,
+    read_content,
+    reference_hash,
+    verify,
+)
+from replicator.errors import ManifestError, ReplicatorError
+from replicator.manifest import MAX_MANIFEST_BYTES, ShardManifest
+from replicator.protocol import (
+    MAX_SMALL_FILE_BYTES,
+    CheckpointName,
+    Framework,
+    NameKind,
+    ProtocolError,
+    ReplicatorConfig,
+    data_name,
+    parse_checkpoint_name,
+    parse_data_name,
+    parse_meta,
+)
+
+PRIVATE: Final = ".stowplan"
+"""Directory for what is ours alone: state, incoming data, quarantine."""
+SPARE_BYTES: Final = 1024 * 1024
+"""Left free when space is reserved for a copy."""
+
+_RECORD: Final = re.compile(r"(?P<name>.+-w[0-9]+)\.e(?P<epoch>0|[1-9][0-9]{0,15})\.manifest")
+
+
+class StoreError(ReplicatorError):
+    """The volume cannot be used as asked."""
+
+
+class NoSpaceError(StoreError):
+    """The volume has no room for a copy."""
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Space promised to a copy that is on its way."""
+
+    size: int
+    written: int = 0
+
+
+@dataclass(slots=True)
+class LocalStore:
+    """One node's volume. `capacity` bounds the bytes below it, on top of what the disk allows."""
+
+    root: Path
+    capacity: int | None = None
+    threads: int = 1
+    records: dict[Key, ShardManifest] = field(default_factory=dict)
+    _reserved: list[Reservation] = field(default_factory=list)
+    _verified: set[str] = field(default_factory=set)  # storage names hashed by this process
+    _lock_fd: int | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def prepare(self) -> None:
+        """Check the volume and clear what a crash left half-way.
+
+        Raises:
+            StoreError: no directory, it cannot be written, or another agent uses it.
+        """
+        if not self.root.is_dir():
+            raise StoreError(f"{self.root} is no directory; expected the checkpoint volume")
+        try:
+            for path in (self.private, self.incoming, self.quarantine):
+                if path.is_symlink():
+                    raise StoreError(f"{path} is a link; expected a directory of the agent's own")
+                path.mkdir(exist_ok=True)
+            self._lock_volume()
+            for path in (*self.incoming.iterdir(), *self.private.glob("*.tmp")):
+                remove(path)
+        except OSError as error:
+            raise StoreError(f"{self.root} cannot be used: {error}") from None
+
+    def _lock_volume(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self.private / "lock", flags, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise StoreError(f"another agent uses {self.root}") from None
+        self._lock_fd = fd
+
+    def close(self) -> None:
+        """Let another agent use the volume."""
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    @property
+    def private(self) -> Path:
+        """Where state and scratch data live."""
+        return self.root / PRIVATE
+
+    @property
+    def incoming(self) -> Path:
+        """Where copies grow, under unique names."""
+        return self.private / "incoming"
+
+    @property
+    def quarantine(self) -> Path:
+        """What is kept aside rather than deleted."""
+        return self.private / "quarantine"
+
+    # ---- inventory ------------------------------------------------------------------------------
+
+    def load(self, config: ReplicatorConfig) -> list[Copy]:
+        """Read all records of a job; drop leftovers, put aside what belongs to other jobs.
+
+        Data of the public reference must have been adopted before (see adoption.py).
+        """
+        with self._lock:
+            self.records.clear()
+            self._verified.clear()
+            for entry in sorted(self.root.iterdir()):
+                self._load_record(entry, config)
+            put_aside_other_jobs(self, config.job_name)
+            self._drop_orphans()
+            return [
+                Copy(key.checkpoint, key.shard, content_of(manifest), manifest.nodes)
+                for key, manifest in self.records.items()
+            ]
+
+    def _load_record(self, entry: Path, config: ReplicatorConfig) -> None:
+        match, name = _RECORD.fullmatch(entry.name), self.record_name(entry, config.job_name)
+        if match is None or name is None:
+            return
+        checkpoint = CheckpointId(int(match["epoch"]), name.step)
+        key = Key(checkpoint, ShardId(name.node_rank, name.worker))
+        try:
+            content = read_small(entry, MAX_MANIFEST_BYTES)
+            manifest = ShardManifest.from_bytes(content or b"")
+            good = _belongs(manifest, config.job_name, key)
+        except (OSError, ManifestError):
+            good = False
+        if not good or not self.data_path(manifest).exists():
+            remove(entry)  # damaged, or a save whose last rename did not happen: taken again
+            return
+        self.records[key] = manifest
+
+    def adopt(self, key: Key, manifest: ShardManifest) -> None:
+        """Record data that is in place under its storage name (see adoption.py)."""
+        with self._lock:
+            self._write_record(key, manifest)
+
+    @staticmethod
+    def record_name(entry: Path, job: str | None = None) -> CheckpointName | None:
+        """Which shard a record (of any job, or of one) is of, as its `.meta` name."""
+        match = _RECORD.fullmatch(entry.name)
+        return parse_checkpoint_name(f"{match['name']}.meta", job) if match else None
+
+    def _drop_orphans(self) -> None:
+        """Data whose record was never written: a copy that arrived when the agent died.
+
+        Data that a `.meta` names is not ours to delete: its record was damaged, or it is the public
+        reference's (adoption.py decides about it).
+        """
+        used = {manifest.storage_name for manifest in self.records.values()}
+        for entry in self.root.glob("*.meta"):
+            with contextlib.suppress(OSError, ProtocolError):
+                used.add(parse_meta(read_small(entry, MAX_SMALL_FILE_BYTES) or b""))
+        for entry in list(self.root.iterdir()):
+            stored = parse_data_name(entry.name)
+            if stored is not None and stored not in used:
+                self._discard(entry)
+
+    def data_path(self, manifest: ShardManifest) -> Path:
+        """Where a shard's data is."""
+        return self.root / data_name(manifest.storage_name)
+
+    def by_storage_name(self, stored: str) -> ShardManifest | None:
+        """A record of data with this storage name."""
+        with self._lock:
+            for manifest in self.records.values():
+                if manifest.storage_name == stored:
+                    return manifest
+        return None
+
+    # ---- saves ----------------------------------------------------------------------------------
+
+    def save_paths(self, config: ReplicatorConfig, step: int) -> list[Path]:
+        """Where the `.save` of each worker of this node is (or will be)."""
+        return [
+            self.root
+            / str(CheckpointName(config.job_name, step, config.node_rank, worker, NameKind.SAVE))
+            for worker in range(config.workers_per_node)
+        ]
+
+    def seal(self, config: ReplicatorConfig, checkpoint: CheckpointId) -> tuple[Content, ...]:
+        """Take a finished save: hash it, record it, give it its final name.
+
+        Raises:
+            ReplicatorError, OSError: it cannot be taken; what the application wrote stays.
+        """
+        contents = []
+        self.claim(config, checkpoint.step)
+        for worker, path in enumerate(self.save_paths(config, checkpoint.step)):
+            content = read_content(path, threads=self.threads)
+            name = reference_hash(content)
+            if config.assume_data_parallelism is not None:
+                name = reference_name(path, config, content, self.threads)
+            manifest = build_manifest(
+                content,
+                config,
+                step=checkpoint.step,
+                worker=worker,
+                data_hash=name,
+                epoch=checkpoint.epoch,
+            )
+            key = Key(checkpoint, ShardId(config.node_rank, worker))
+            with self._lock:
+                self._place(key, manifest, path)
+                self._verified.add(manifest.storage_name)
+            contents.append(content_of(manifest))
+        sync_directory(self.root)
+        return tuple(contents)
+
+    def claim(self, config: ReplicatorConfig, step: int) -> None:
+        """Rename a finished step directory to its `.save` name, as the reference does."""
+        directory = self.root / str(step)
+        target = self.save_paths(config, step)[0]
+        if config.framework is not Framework.PYTORCH and directory.is_dir():
+            if directory.is_symlink():
+                raise StoreError(f"{directory.name} is a link, no saved step")
+            directory.rename(target)
+
+    def _place(self, key: Key, manifest: ShardManifest, path: Path) -> None:
+        data = self.data_path(manifest)
+        self._write_record(key, manifest)
+        if data.exists():
+            remove(path)  # equal content is there already, recorded under another name
+        else:
+            path.rename(data)
+
+    def reject(self, config: ReplicatorConfig, step: int) -> None:
+        """Put a save aside that cannot be used, in place of an older such one."""
+        for path in (self.root / str(step), *self.save_paths(config, step)):
+            if path.is_symlink() or not path.exists():
+                continue
+            aside = self.quarantine / f"rejected-{path.name}"
+            for older in self.quarantine.glob("rejected-*"):
+                self._discard(older)
+            path.rename(aside)
+
+    # ---- copies ---------------------------------------------------------------------------------
+
+    def reserve(self, size: int) -> Reservation:
+        """Promise room for a copy.
+
+        Raises:
+            NoSpaceError: there is not enough.
+        """
+        with self._lock:
+            stat = os.statvfs(self.root)
+            free = stat.f_bavail * stat.f_frsize
+            if self.capacity is not None:
+                free = min(free, self.capacity - used_bytes(self.root))
+            promised = sum(r.size - r.written for r in self._reserved)
+            if free - promised < size + SPARE_BYTES:
+                raise NoSpaceError(
+                    f"{size} bytes are needed, {max(free - promised, 0)} are free on {self.root}"
+                )
+            reservation = Reservation(size)
+            self._reserved.append(reservation)
+            return reservation
+
+    def release(self, reservation: Reservation) -> None:
+        """The copy is done or given up."""
+        with self._lock:
+            if reservation in self._reserved:
+                self._reserved.remove(reservation)
+
+    def scratch(self) -> Path:
+        """A new unique path for a growing copy."""
+        return self.incoming / secrets.token_hex(12)
+
+    def keep(self, key: Key, manifest: ShardManifest, path: Path, world: int) -> Content:
+        """A verified copy becomes visible: data first, its record last."""
+        record = self._record_for(key, manifest, world)
+        with self._lock:
+            data = self.data_path(record)
+            if data.exists() and self.by_storage_name(record.storage_name) is not None:
+                remove(path)
+            else:
+                self._discard(data)
+                path.rename(data)
+            sync_directory(self.root)
+            self._write_record(key, record)
+            self._verified.add(record.storage_name)
+        return content_of(record)
+
+    def alias(self, key: Key, content: Content, world: int) -> bool:
+        """Record data that is here already under another shard's name; False where it is not."""
+        with self._lock:
+            manifest = self.by_storage_name(content.manifest)
+            if manifest is None or not self.data_path(manifest).exists():
+                return False
+            self._write_record(key, self._record_for(key, manifest, world))
+            return True
+
+    def was_verified(self, stored: str) -> bool:
+        """Whether this process has hashed the data itself."""
+        return stored in self._verified
+
+    @staticmethod
+    def _record_for(key: Key, manifest: ShardManifest, world: int) -> ShardManifest:
+        return replace(
+            manifest,
+            step=key.checkpoint.step,
+            epoch=key.checkpoint.epoch,
+            node_rank=key.shard.rank,
+            worker=key.shard.worker,
+            nodes=world,
+        )
+
+    def verify(self, key: Key) -> str | None:
+        """Hash a copy; returns what is wrong, empty when every byte is good, None when absent."""
+        with self._lock:
+            manifest = self.records.get(key)
+        if manifest is None:
+            return None
+        found = verify(self.data_path(manifest), manifest, threads=self.threads)
+        if not found:
+            self._verified.add(manifest.storage_name)
+        return "; ".join(str(mismatch) for mismatch in found[:3])
+
+    def _write_record(self, key: Key, manifest: ShardManifest) -> None:
+        write_whole(self._record_path(manifest), manifest.to_bytes(), self.incoming)
+        meta = CheckpointName(
+            manifest.job_name, manifest.step, manifest.node_rank, manifest.worker, NameKind.META
+        )
+        write_whole(self.root / str(meta), manifest.storage_name.encode(), self.incoming)
+        self.records[key] = manifest
+
+    def _record_path(self, manifest: ShardManifest) -> Path:
+        base = CheckpointName(
+            manifest.job_name, manifest.step, manifest.node_rank, manifest.worker, NameKind.META
+        )
+        return self.root / f"{str(base).removesuffix('.meta')}.e{manifest.epoch}.manifest"
+
+    def delete(self, keys: Iterable[Key]) -> list[Path]:
+        """Delete copies: records first, then data that no record names any more.
+
+        Returns scratch paths that hold the data now; the caller removes them when it has time.
+        """
+        with self._lock:
+            return [self._to_trash(self.data_path(m)) for m in self._forget(keys)]
+
+    def put_aside(self, keys: Iterable[Key]) -> None:
+        """Take copies out of use but keep their data in quarantine."""
+        with self._lock:
+            for manifest in self._forget(keys):
+                data = self.data_path(manifest)
+                if data.exists():
+                    aside = self.quarantine / f"{secrets.token_hex(4)}-{data.name}"
+                    data.rename(aside)
+                    record = aside.with_suffix(".manifest")
+                    write_whole(record, manifest.to_bytes(), self.incoming)
+
+    def _to_trash(self, path: Path) -> Path:
+        trash = self.scratch()
+        if path.exists():
+            path.rename(trash)
+        return trash
+
+    def _forget(self, keys: Iterable[Key]) -> list[ShardManifest]:
+        """Remove records; returns one manifest for each data that is then unused."""
+        gone = {}
+        for key in keys:
+            manifest = self.records.pop(key, None)
+            if manifest is None:
+                continue
+            self._record_path(manifest).unlink(missing_ok=True)
+            self._remove_meta(manifest)
+            gone[manifest.storage_name] = manifest
+        used = {manifest.storage_name for manifest in self.records.values()}
+        unused = [manifest for stored, manifest in gone.items() if stored not in used]
+        self._verified -= {manifest.storage_name for manifest in unused}
+        return unused
+
+    def _remove_meta(self, manifest: ShardManifest) -> None:
+        name = (manifest.step, manifest.node_rank, manifest.worker)
+        for key, other in self.records.items():
+            if (key.checkpoint.step, key.shard.rank, key.shard.worker) == name:
+                meta = self._record_path(other).name.rpartition(".e")[0]
+                content = other.storage_name.encode()
+                write_whole(self.root / f"{meta}.meta", content, self.incoming)
+                return
+        base = self._record_path(manifest).name.rpartition(".e")[0]
+        (self.root / f"{base}.meta").unlink(missing_ok=True)
+
+    def release_quarantine(self) -> None:
+        """Delete what was kept aside."""
+        for entry in self.quarantine.iterdir():
+            self._discard(entry)
+
+    def _discard(self, path: Path) -> None:
+        """Delete a tree so that it is never seen half deleted."""
+        if not path.exists() and not path.is_symlink():
+            return
+        trash = self.scratch()
+        path.rename(trash)
+        remove(trash)
+
+
+def content_of(manifest: ShardManifest) -> Content:
+    """What the core calls a shard's content."""
+    return Content(manifest.data_hash, manifest.storage_name, manifest.total_size)
+
+
+def _belongs(manifest: ShardManifest, job: str, key: Key) -> bool:
+    checkpoint = CheckpointId(manifest.epoch, manifest.step)
+    shard = ShardId(manifest.node_rank, manifest.worker)
+    return manifest.job_name == job and key == (checkpoint, shard)
+
+
+def reference_name(
+    path: Path, config: ReplicatorConfig, content: ShardContent, threads: int
+) -> str:
+    """The reference's name of data; without tensorstore the plain directory's.
+
+    It decides whether replicas count as equal. Without it equal Orbax values in differently laid
+    out files are taken for different and copied: more memory, never less safety.
+    """
+    try:
+        return data_hash(path, config.framework, content, threads=threads)
+    except (OrbaxHashUnavailableError, ProtocolError):
+        return reference_hash(content)

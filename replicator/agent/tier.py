@@ -1,0 +1,200 @@
+"""The backup tier as the core sees it: list, store a part, seal, fetch."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from dataclasses import replace
+from pathlib import Path
+
+from replicator.agent.files import remove
+from replicator.agent.store import LocalStore, NoSpaceError
+from replicator.agent.transfer import TransferError
+from replicator.backup_index import BackupIndex, BackupStep
+from replicator.backup_seal import BackupSeal
+from replicator.backups import BackupNotFoundError, JobBackups
+from replicator.core import effects as fx
+from replicator.core.model import Backup, CheckpointId, Content, Failure, Key, ShardId
+from replicator.digest import build_manifest, data_hash
+from replicator.errors import ReplicatorError
+from replicator.manifest import ShardManifest
+from replicator.protocol import ReplicatorConfig, format_backup_name, parse_backup_name
+from replicator.storage import BackupTierError, ObjectStorage, StoredDataError
+
+LIST_SECONDS = 120.0
+MIN_BYTES_PER_SECOND = 1024 * 1024
+GRACE_SECONDS = 300.0
+
+
+class Tier:
+    """Backups of one job, or none where the agent has no backup location."""
+
+    def __init__(self, storage: ObjectStorage | None, config: ReplicatorConfig) -> None:
+        self._config = config
+        self._backups = None if storage is None else JobBackups(storage, config.job_name)
+        self._steps: dict[str, BackupStep] = {}
+
+    async def read(self, skip: tuple[str, ...]) -> tuple[list[Backup], str | None]:
+        """Backups as the core needs them, newest first down to the first complete one, and the
+        forced version.
+
+        Raises:
+            BackupTierError, TimeoutError, OSError: it cannot be read.
+            ProtocolError: `restore.version` names no backup.
+        """
+        if self._backups is None:
+            return [], None
+        async with asyncio.timeout(LIST_SECONDS):
+            forced = await self._backups.read_restore_version()
+            names = await self._backups.names()
+            found = []
+            for name in names if forced is None else [n for n in names if n == forced]:
+                if name in skip:
+                    continue
+                try:
+                    found.append(self._judged(await self._index(name)))
+                except BackupNotFoundError:
+                    continue  # pruned since the listing, or an empty directory
+                if not found[-1].problem:
+                    break
+            return found, forced
+
+    async def _index(self, name: str) -> BackupIndex:
+        assert self._backups is not None
+        return await self._backups.index(
+            name,
+            nodes=self._config.nodes,
+            workers_per_node=self._config.workers_per_node,
+        )
+
+    def _judged(self, index: BackupIndex) -> Backup:
+        step = index.newest_complete
+        if step is None:
+            problem = "; ".join(index.problems[:3])
+            return Backup(index.name, CheckpointId(0, 0), self._config.nodes, {}, problem)
+        self._steps[index.name] = step
+        shards = {}
+        for (rank, worker), stored in step.shards.items():
+            manifest = step.manifests.get(stored)
+            digest = stored if manifest is None else manifest.data_hash
+            size = sum(step.data.get(stored, {}).values())
+            shards[ShardId(rank, worker)] = Content(digest, stored, size)
+        return Backup(index.name, CheckpointId(step.epoch, step.step), step.nodes, shards)
+
+    async def upload(self, store: LocalStore, effect: fx.Upload) -> str:
+        """Store this node's part; returns a problem, or nothing."""
+        if self._backups is None:
+            return "this agent has no backup location (--backup)"
+        manifests = [store.records.get(Key(effect.checkpoint, shard)) for shard in effect.upload]
+        total = sum(m.total_size for m in manifests if m is not None)
+        try:
+            async with asyncio.timeout(GRACE_SECONDS + total / MIN_BYTES_PER_SECOND):
+                for manifest in manifests:
+                    if manifest is None:
+                        return "a copy is gone"
+                    path = store.data_path(manifest)
+                    await self._backups.put_shard(effect.name, manifest, path)
+        except (ReplicatorError, OSError, TimeoutError) as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    async def complete(self, effect: fx.CompleteBackup) -> str:
+        """Seal a backup; returns a problem, or nothing."""
+        if self._backups is None:
+            return "this agent has no backup location (--backup)"
+        seal = BackupSeal(
+            job_name=self._config.job_name,
+            job_uid=self._config.job_uid,
+            epoch=effect.checkpoint.epoch,
+            step=effect.checkpoint.step,
+            nodes=effect.world,
+            workers_per_node=self._config.workers_per_node,
+            shards={(s.rank, s.worker): content.manifest for s, content in effect.shards},
+        )
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                await self._backups.seal(effect.name, seal)
+        except (ReplicatorError, OSError, TimeoutError) as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    async def clear_forced(self, name: str) -> None:
+        """Remove `restore.version` if it still names this backup."""
+        if self._backups is not None:
+            async with asyncio.timeout(LIST_SECONDS):
+                await self._backups.clear_restore_version(name)
+
+    async def download(
+        self, store: LocalStore, key: Key, content: Content, backup: str
+    ) -> tuple[ShardManifest, Path]:
+        """Fetch a shard into scratch space, verified.
+
+        Raises:
+            TransferError: with the reason; nothing is left behind.
+        """
+        place = store.scratch()
+        try:
+            reservation = await asyncio.to_thread(store.reserve, content.size)
+        except NoSpaceError as error:
+            raise TransferError(Failure.NO_SPACE, str(error)) from error
+        try:
+            return await self._download(key, content, backup, place), place
+        except StoredDataError as error:
+            await asyncio.to_thread(remove, place)
+            failure = Failure.MISSING if error.missing else Failure.CORRUPT
+            raise TransferError(failure, str(error)) from error
+        except BackupTierError as error:
+            await asyncio.to_thread(remove, place)
+            failure = Failure.TRANSIENT if error.transient else Failure.CORRUPT
+            raise TransferError(failure, str(error)) from error
+        except (ReplicatorError, OSError, TimeoutError) as error:
+            await asyncio.to_thread(remove, place)
+            raise TransferError(Failure.TRANSIENT, f"{type(error).__name__}: {error}") from error
+        except asyncio.CancelledError:
+            await asyncio.to_thread(remove, place)
+            raise
+        finally:
+            store.release(reservation)
+
+    async def _download(
+        self, key: Key, content: Content, backup: str, place: Path
+    ) -> ShardManifest:
+        if self._backups is None:
+            raise StoredDataError("this agent has no backup location (--backup)", missing=True)
+        async with asyncio.timeout(GRACE_SECONDS + content.size / MIN_BYTES_PER_SECOND):
+            step = self._steps.get(backup)
+            if step is None:
+                self._judged(await self._index(backup))
+                step = self._steps.get(backup)
+            if step is None:
+                raise StoredDataError(f"backup {backup} is not complete", missing=True)
+            shard = await self._backups.download_shard(
+                backup, step, key.shard.rank, key.shard.worker, place
+            )
+        if shard.manifest is not None:
+            return shard.manifest
+        framework = self._config.framework
+        name = await asyncio.to_thread(data_hash, place, framework, shard.content)
+        manifest = build_manifest(
+            shard.content,
+            self._config,
+            step=key.checkpoint.step,
+            worker=key.shard.worker,
+            data_hash=name,
+        )
+        return replace(manifest, node_rank=key.shard.rank)
+
+
+def name_backup(newest: str) -> str:
+    """A name for a backup that starts now, always later than the newest known one.
+
+    A clock that jumped back must not make the newest backup look old, so the minute after the
+    newest is used then.
+    """
+    name = format_backup_name(datetime.datetime.now(datetime.UTC))
+    if name > newest:
+        return name
+    last = parse_backup_name(newest)
+    if last is None:
+        return name
+    return format_backup_name(last + datetime.timedelta(minutes=1))

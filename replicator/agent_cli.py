@@ -1,0 +1,203 @@
+"""Sub-commands of a running agent: `agent` and `status`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from replicator.agent.agent import Agent
+from replicator.agent.channel import split_address
+from replicator.agent.logs import configure
+from replicator.agent.security import read_key
+from replicator.agent.settings import AgentSettings
+from replicator.backup_cli import open_storage
+from replicator.core.model import Timing
+from replicator.credentials import StorageConfigError
+from replicator.errors import ReplicatorError
+from replicator.platform.base import Platform
+from replicator.platform.gke import GkePlatform
+from replicator.platform.kubernetes import KubernetesPlatform
+from replicator.platform.static import StaticPlatform
+
+DEFAULT_PORT = 4242
+STATUS_SECONDS = 5.0
+_UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+def parse_size(text: str) -> int:
+    """Bytes from a number with `Ki`, `Mi`, `Gi` or `Ti`, as in Kubernetes.
+
+    Raises:
+        argparse.ArgumentTypeError: anything else.
+    """
+    match = re.fullmatch(r"([1-9][0-9]{0,12})(Ki|Mi|Gi|Ti)?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; expected e.g. 64Mi, 2Gi or bytes")
+    return int(match[1]) * _UNITS[match[2] or ""]
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `agent` and `status`."""
+    text = "run the replicator of one node"
+    agent = subparsers.add_parser("agent", help=text, description=text)
+    agent.add_argument("--local-dir", required=True, type=Path, metavar="DIR")
+    agent.add_argument("--backup", metavar="URL", help="where backups go (see backups --help)")
+    agent.add_argument("--backup-credentials", metavar="FILE")
+    agent.add_argument("--platform", choices=("static", "kubernetes", "gke"), default="static")
+    agent.add_argument("--peers", type=Path, metavar="FILE", help="agents, for --platform static")
+    agent.add_argument(
+        "--namespace", metavar="NAME", help="of the Lease, for --platform kubernetes"
+    )
+    agent.add_argument(
+        "--service", default="", metavar="HOST:PORT", help="headless Service of all agents"
+    )
+    agent.add_argument("--job-uid", default="", metavar="UID", help="tells runs of one name apart")
+    agent.add_argument(
+        "--key-file", required=True, type=Path, metavar="FILE", help="secret shared by all agents"
+    )
+    agent.add_argument(
+        "--bind", default="127.0.0.1", metavar="ADDRESS", help="address of the interface to use"
+    )
+    agent.add_argument("--port", type=int, default=DEFAULT_PORT)
+    agent.add_argument("--advertise", default="", metavar="HOST:PORT", help="as peers reach it")
+    agent.add_argument("--http", metavar="HOST:PORT", help="serve /metrics, /healthz, /status")
+    agent.add_argument("--capacity", type=parse_size, metavar="SIZE", help="cap on bytes in DIR")
+    agent.add_argument(
+        "--bandwidth", type=parse_size, metavar="SIZE", help="cap on bytes a second to peers"
+    )
+    agent.add_argument("--hash-threads", type=int, default=4, metavar="COUNT")
+    for name in ("join", "restore", "round"):
+        default = getattr(Timing(), name)
+        agent.add_argument(
+            f"--{name}-timeout",
+            type=float,
+            default=default,
+            metavar="SECONDS",
+            help=f"deadline, {default:.0f} by default",
+        )
+    agent.add_argument("--log-format", choices=("json", "text"), default="json")
+    agent.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    agent.set_defaults(run=_run_agent)
+    text = "show what a running agent does"
+    status = subparsers.add_parser("status", help=text, description=text)
+    status.add_argument("--http", required=True, metavar="HOST:PORT", help="the agent's --http")
+    status.add_argument("--format", choices=("text", "json"), default="text")
+    status.set_defaults(run=_status)
+
+
+def _settings(arguments: argparse.Namespace) -> AgentSettings:
+    if arguments.bind in ("0.0.0.0", "::") and not arguments.advertise:
+        raise StorageConfigError(
+            f"--bind {arguments.bind} needs --advertise HOST:PORT, the address that peers can reach"
+        )
+    if arguments.advertise:
+        split_address(arguments.advertise)
+    storage = None
+    if arguments.backup is not None:
+        storage = open_storage(arguments)
+    http_host, http_port = "127.0.0.1", None
+    if arguments.http is not None:
+        http_host, http_port = split_address(arguments.http)
+    timing = replace(
+        Timing(),
+        join=arguments.join_timeout,
+        restore=arguments.restore_timeout,
+        round=arguments.round_timeout,
+    )
+    return AgentSettings(
+        local_dir=arguments.local_dir,
+        secret=read_key(arguments.key_file),
+        platform=_platform(arguments),
+        storage=storage,
+        host=arguments.bind,
+        port=arguments.port,
+        advertise=arguments.advertise,
+        http_host=http_host,
+        http_port=http_port,
+        capacity=arguments.capacity,
+        bandwidth=arguments.bandwidth,
+        threads=max(arguments.hash_threads, 1),
+        timing=timing,
+        environ=dict(os.environ),
+    )
+
+
+def _platform(arguments: argparse.Namespace) -> Platform:
+    if arguments.platform == "static":
+        if arguments.peers is None:
+            raise StorageConfigError("--platform static needs --peers FILE")
+        return StaticPlatform(arguments.peers, arguments.job_uid)
+    if arguments.platform == "gke":
+        return GkePlatform(arguments.job_uid)
+    return KubernetesPlatform.in_cluster(arguments.namespace, arguments.job_uid, arguments.service)
+
+
+def _run_agent(arguments: argparse.Namespace) -> int:
+    configure(arguments.log_format, arguments.log_level)
+    try:
+        settings = _settings(arguments)
+        asyncio.run(_serve(settings))
+    except (ReplicatorError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(settings: AgentSettings) -> None:
+    """Run until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(Agent(settings).run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            raise
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    try:
+        host, port = split_address(arguments.http)
+        shown = f"[{host}]" if ":" in host else host
+        with urllib.request.urlopen(
+            f"http://{shown}:{port}/status", timeout=STATUS_SECONDS
+        ) as answer:
+            document = json.load(answer)
+    except (OSError, ValueError, ReplicatorError) as error:
+        reason = getattr(error, "reason", error)
+        print(f"error: no agent answers at {arguments.http}: {reason}", file=sys.stderr)
+        return 1
+    print(json.dumps(document, indent=2) if arguments.format == "json" else _as_text(document))
+    return 0
+
+
+def _as_text(document: dict[str, Any]) -> str:
+    lines = []
+    for key, value in document.items():
+        if key == "copies":
+            value = ", ".join(f"step {c['step']} (run {c['run']})" for c in value) or "none"
+        if key == "coordinator":
+            for inner, detail in (value or {}).items():
+                lines.append(f"coordinator {inner.replace('_', ' ')}: {_shown(detail)}")
+            continue
+        lines.append(f"{key.replace('_', ' ')}: {_shown(value)}")
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,40 @@
+"""The console script `stowplan-replicator`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from replicator import agent_cli, backup_cli
+from replicator.demo import bench
+from replicator.demo import cli as demo_cli
+from replicator.simulate import cli as simulate_cli
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All sub-commands; each sets `run`, a function from its arguments to the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="stowplan-replicator",
+        description="Keeps training checkpoints safe: peers, backups, verified restores.",
+    )
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    agent_cli.add_commands(subparsers)
+    backup_cli.add_commands(subparsers)
+    demo_cli.add_commands(subparsers)
+    simulate_cli.add_commands(subparsers)
+    bench.add_commands(subparsers)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one sub-command; returns its exit status."""
+    parsed = build_parser().parse_args(arguments)
+    try:
+        status = parsed.run(parsed)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    return int(status)

@@ -1,0 +1,48 @@
+"""What can go wrong between a training process and the replicator on its node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from replicator.errors import ReplicatorError
+
+
+class ClientError(ReplicatorError):
+    """Base of everything the client library raises on purpose."""
+
+
+class LocalDirectoryError(ClientError):
+    """The local checkpoint directory is not there, or cannot be written."""
+
+
+class HandshakeTimeoutError(ClientError, TimeoutError):
+    """Nobody took `replicator.yaml` in time: no replicator serves this directory, or it is
+    stuck."""
+
+
+class RestoreTimeoutError(ClientError, TimeoutError):
+    """The replicator took the config, but did not say in time what there is to restore."""
+
+
+class ReplicatorFailedError(ClientError):
+    """The replicator wrote `replicator.failed`; `report` is its text."""
+
+    def __init__(self, report: str) -> None:
+        self.report = report
+        super().__init__(f"the replicator failed:\n{report.rstrip()}")
+
+
+class RestoreDataError(ClientError):
+    """A `.restore` link is there, but what it points to is not."""
+
+
+class SaveError(ClientError):
+    """A checkpoint could not be written or handed over; earlier checkpoints are not affected."""
+
+
+class StepExistsError(SaveError):
+    """A checkpoint of this step is there already and has not been taken over yet."""
+
+    def __init__(self, step: int, path: Path) -> None:
+        self.step = step
+        super().__init__(f"step {step} is there already: {path}")

@@ -1,0 +1,117 @@
+"""Orbax needs no adapter: its multi-tier checkpointing speaks to this replicator as it is.
+
+What is here is for CPUs (and other set-ups without a TPU or SLURM cluster to detect): there
+`initialize_multi_tier_checkpointing` calls `jax.distributed.initialize()` without arguments, which
+finds its ranks in no variable of JAX's own. `initialize_on_cpu` gives them through the SLURM
+variables that JAX detects, binds the coordinator to the given address, and sets the one flag that
+makes Orbax take the process index as the node's rank.
+
+Facts: orbax-checkpoint 0.12.8, jax 0.10.2. Needs both (extra `orbax`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+from replicator.client.errors import ClientError, LocalDirectoryError
+
+
+class OrbaxSetupError(ClientError, ValueError):
+    """Ranks or addresses that cannot be meant."""
+
+
+def distributed_variables(
+    process_id: int, processes: int, coordinator_address: str
+) -> dict[str, str]:
+    """Variables from which `jax.distributed.initialize()` learns its place.
+
+    Args:
+        process_id: from 0.
+        processes: how many there are.
+        coordinator_address: `host:port` of process 0, which also binds to it.
+
+    Raises:
+        OrbaxSetupError: out of range, or no `host:port`.
+    """
+    host, colon, port = coordinator_address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit():
+        raise OrbaxSetupError(f"coordinator {coordinator_address!r}: expected host:port")
+    if not 0 <= process_id < processes:
+        raise OrbaxSetupError(f"process {process_id} of {processes}")
+    return {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COORDINATOR_ADDRESS": coordinator_address,
+        # Its default binds every interface.
+        "JAX_COORDINATOR_BIND_ADDRESS": coordinator_address,
+        "SLURM_JOB_ID": "1",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": str(processes),
+        "SLURM_PROCID": str(process_id),
+        "SLURM_LOCALID": "0",
+    }
+
+
+def initialize_on_cpu(
+    directory: str | Path,
+    run_name: str,
+    *,
+    process_id: int,
+    processes: int,
+    coordinator_address: str,
+    slices: int,
+    backup_interval_minutes: int | None = 30,
+    environ: MutableMapping[str, str] = os.environ,
+    **options: Any,
+) -> None:
+    """Call Orbax's `initialize_multi_tier_checkpointing` in one of several processes on CPUs.
+
+    Call it before anything initialises JAX. It waits for the replicator and, like Orbax itself,
+    leaves the restored step in place as `<directory>/<step>`.
+
+    Args:
+        directory: the checkpoint volume; each process has its own.
+        run_name: the job's name.
+        process_id: from 0; also the node's rank.
+        processes: how many there are.
+        coordinator_address: `host:port` of process 0.
+        slices: groups of processes that hold the same state. With 1 Orbax promises no data
+            parallelism and names no peers, so that nothing is copied to other nodes.
+        backup_interval_minutes: between backups; None where `options` count them in steps.
+        environ: where the variables are set.
+        options: passed on to Orbax.
+
+    Raises:
+        OrbaxSetupError: arguments that cannot be meant.
+        LocalDirectoryError: there is no such directory.
+        RuntimeError: from Orbax, with the text of `replicator.failed`.
+        TimeoutError: from Orbax.
+    """
+    if not Path(directory).is_dir():
+        raise LocalDirectoryError(f"{directory}: no such directory")
+    if slices < 1 or processes % slices:
+        raise OrbaxSetupError(f"{processes} processes cannot form {slices} equal slices")
+    environ.update(distributed_variables(process_id, processes, coordinator_address))
+    flags = importlib.import_module("absl.flags")
+    initialization = importlib.import_module(
+        "orbax.checkpoint.experimental.emergency.multi_tier_checkpointing.initialization"
+    )
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+    flags.FLAGS.experimental_orbax_use_distributed_process_id = True
+    initialization.initialize_multi_tier_checkpointing(
+        local_checkpoint_directory=epath_of(directory),
+        backup_interval_minutes=backup_interval_minutes,
+        num_slices=slices,
+        run_name=run_name,
+        use_mtc_process_ids=False,
+        **options,
+    )
+
+
+def epath_of(directory: str | Path) -> Any:
+    """The directory as the path type that Orbax wants."""
+    return importlib.import_module("etils.epath").Path(str(directory))

@@ -1,0 +1,193 @@
+"""The blocking client."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+from replicator.client.errors import (
+    ClientError,
+    HandshakeTimeoutError,
+    RestoreTimeoutError,
+    SaveError,
+)
+from replicator.client.volume import CheckpointVolume, Restored
+from replicator.config import ReplicatorConfig
+from replicator.protocol import CONFIG_FILE, Prerestore
+
+POLL_SECONDS: Final = 0.1
+HANDSHAKE_SECONDS: Final = 300.0
+"""How long a replicator may take to accept a config; the public clients wait as long."""
+RESTORE_SECONDS: Final = 3600.0
+"""How long a restore may take: large shards out of object storage."""
+
+_log = logging.getLogger("replicator.client")
+T = TypeVar("T")
+
+
+class ReplicatorClient:
+    """One node's link to its replicator: hand the config over, restore, save.
+
+    One process per node calls `start`; each worker may use `wait_for_restore` and `save` after
+    that.
+    """
+
+    def __init__(self, directory: str | Path, config: ReplicatorConfig) -> None:
+        """Use the checkpoint volume mounted at `directory`.
+
+        Raises:
+            ConfigError: the replicator would refuse this config.
+            LocalDirectoryError: there is no such directory.
+        """
+        self.volume = CheckpointVolume(Path(directory), config)
+
+    @property
+    def config(self) -> ReplicatorConfig:
+        """What this node asks of the replicator."""
+        return self.volume.config
+
+    def start(
+        self,
+        *,
+        worker: int = 0,
+        handshake_timeout: float = HANDSHAKE_SECONDS,
+        restore_timeout: float = RESTORE_SECONDS,
+    ) -> Restored | None:
+        """Hand the config over and wait for what there is to restore; None = nothing, begin anew.
+
+        Raises:
+            HandshakeTimeoutError: see `handshake`.
+            RestoreTimeoutError: see `wait_for_restore`.
+            ReplicatorFailedError: the replicator gave up; its report is in the error.
+            RestoreDataError: the restored data is not there.
+        """
+        self.handshake(timeout=handshake_timeout)
+        return self.wait_for_restore(worker=worker, timeout=restore_timeout)
+
+    def handshake(self, *, timeout: float = HANDSHAKE_SECONDS) -> None:
+        """Write `replicator.yaml` and wait until the replicator has taken it.
+
+        A config of an earlier run that is still there is waited out first. After a time-out this
+        run's config is withdrawn, so that a replicator that comes up later does not act on it.
+
+        Args:
+            timeout: seconds for both waits together.
+
+        Raises:
+            HandshakeTimeoutError: nobody took it in time.
+            ReplicatorFailedError: the replicator refused it, for example as invalid.
+            LocalDirectoryError: it cannot be written.
+        """
+        deadline = time.monotonic() + timeout
+        if not self._until(deadline, self.volume.config_is_gone):
+            raise HandshakeTimeoutError(not_taken(self.volume, timeout, "an earlier run's"))
+        self.volume.write_config()
+        try:
+            if not self._until(deadline, self.volume.config_is_gone):
+                raise HandshakeTimeoutError(not_taken(self.volume, timeout, "this run's"))
+        except BaseException:
+            self.volume.withdraw_config()
+            raise
+        self.check()
+
+    def wait_for_prerestore(self, *, timeout: float = RESTORE_SECONDS) -> Prerestore:
+        """Wait until it is decided which step will be restored (its data may still be on its way).
+
+        Raises:
+            RestoreTimeoutError: not decided in time.
+            ReplicatorFailedError: the replicator gave up.
+        """
+        found = self._poll(timeout, self.volume.prerestore)
+        if found is None:
+            raise RestoreTimeoutError(f"no decision on what to restore within {timeout:g} s")
+        return found
+
+    def wait_for_restore(
+        self, *, worker: int = 0, timeout: float = RESTORE_SECONDS
+    ) -> Restored | None:
+        """Wait for a worker's restored checkpoint; None = there is nothing to restore.
+
+        Only meaningful after this node's handshake: before that, links of an earlier run may be
+        there.
+
+        Raises:
+            RestoreTimeoutError: no outcome in time.
+            ReplicatorFailedError: the replicator gave up.
+            RestoreDataError: the restored data is not there.
+        """
+        found = self._poll(timeout, lambda: self.volume.find_restored(worker))
+        if found is None:
+            raise RestoreTimeoutError(f"no outcome of the restore within {timeout:g} s")
+        if found[0] is None:
+            self.volume.clear_no_checkpoint_marker(worker)
+        return found[0]
+
+    @contextmanager
+    def save(self, step: int, *, worker: int = 0) -> Iterator[Path]:
+        """Write a checkpoint: a context that gives the path to write to and hands it over at its
+        end.
+
+        The path is a new directory, or for the framework `pytorch` the name of a file that does not
+        exist yet. If the body raises, what it wrote is removed and nothing is handed over.
+
+        Raises:
+            StepExistsError: this step is there already.
+            SaveError: it cannot be written, for example because the RAM disk is full.
+            ReplicatorFailedError: the replicator gave up since the last call.
+        """
+        self.check()
+        pending = self.volume.begin(step, worker)
+        try:
+            yield pending
+            self.volume.commit(step, worker)
+        except BaseException as error:
+            self.volume.discard(step, worker)
+            if isinstance(error, OSError) and not isinstance(error, ClientError):
+                raise SaveError(f"step {step}: {error.strerror or error}") from error
+            raise
+
+    def check(self) -> str | None:
+        """Log and return what `replicator.errors` says (recoverable), if anything.
+
+        Raises:
+            ReplicatorFailedError: the replicator gave up.
+        """
+        return check_volume(self.volume)
+
+    def _poll(self, timeout: float, look: Callable[[], T | None]) -> T | None:
+        deadline = time.monotonic() + timeout
+        while True:
+            self.check()
+            if (found := look()) is not None:
+                return found
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(POLL_SECONDS)
+
+    def _until(self, deadline: float, condition: Callable[[], bool]) -> bool:
+        while not condition():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
+
+
+def check_volume(volume: CheckpointVolume) -> str | None:
+    """See `ReplicatorClient.check`."""
+    errors = volume.take_errors()
+    if errors:
+        _log.error("the replicator reports:\n%s", errors.rstrip())
+    volume.raise_if_failed()
+    return errors
+
+
+def not_taken(volume: CheckpointVolume, timeout: float, whose: str) -> str:
+    """The message of a HandshakeTimeoutError."""
+    return (
+        f"nobody took {whose} {volume.directory / CONFIG_FILE} within {timeout:g} s; "
+        "does a replicator run on this node and serve this directory?"
+    )

@@ -1,0 +1,435 @@
+"""One node's state machine: event in, effects out. It does no I/O and reads no clock.
+
+A node without a job is idle. A new `replicator.yaml` makes it join; the coordinator's plan makes
+it fetch and verify; once prepared it waits for the commit, links, and from then on takes saves.
+All decisions that need the view of more than one node are the coordinator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from replicator.core import effects as fx
+from replicator.core import messages as msg
+from replicator.core.model import (
+    CheckpointId,
+    Content,
+    Copy,
+    Failure,
+    Job,
+    Key,
+    Origin,
+    ShardId,
+    Source,
+    Timing,
+)
+
+HELLO_PAUSE = 1.0
+"""Seconds between two hellos that the coordinator could not use yet."""
+
+
+def may_delete(
+    checkpoint: CheckpointId,
+    complete: CheckpointId | None,
+    replicated: CheckpointId | None,
+    held: Sequence[CheckpointId],
+) -> bool:
+    """Whether a checkpoint is neither the newest complete, the newest replicated, held, nor newer.
+
+    This is the only rule by which copies are ever deleted in a run (invariant 1).
+    """
+    if complete is None or checkpoint >= complete:
+        return False
+    return checkpoint != replicated and checkpoint not in held
+
+
+class Node:
+    """The state machine. Every method returns effects to be carried out in order."""
+
+    def __init__(
+        self, state: fx.NodeState, copies: Iterable[Copy], address: str, timing: Timing
+    ) -> None:
+        self.state = state
+        self.copies: dict[Key, tuple[Content, int]] = {
+            Key(c.checkpoint, c.shard): (c.content, c.world) for c in copies
+        }
+        self.address = address
+        self.timing = timing
+        self.connected = False
+        self.sealing: CheckpointId | None = None
+        self._saves: list[int] = []
+        self._needs: set[ShardId] = set()
+        self._plan: msg.Plan | None = None
+        self._in_flight: dict[Key, Source] = {}
+        self._replicated: CheckpointId | None = None  # as the coordinator last said
+        self._aside = True  # there may be quarantined data, put aside when ...
+        self._aside_since: CheckpointId | None = None  # ... this was the newest replicated
+        self._heard = self._sent = 0.0
+        self._hello_at: float | None = None
+        self._joined_at: float | None = None
+        self._lost_at: float | None = None
+        self._told: set[str] = set()
+
+    # ---- events from this machine ---------------------------------------------------------------
+
+    def start(self, now: float) -> list[fx.NodeEffect]:
+        """The agent has started with its persisted state and what it found on its disk."""
+        if self.state.job is None:
+            return []
+        self._joined_at = now if self.state.linked is None else None
+        self._lost_at = now
+        if self.state.prepared is None or self.state.linked is not None or self._holds_own():
+            return [fx.Reconnect()]
+        # What a commit would link has gone since: it must be planned anew.
+        self.state = replace(self.state, prepared=None)
+        return [fx.Persist(self.state), fx.Reconnect()]
+
+    def _holds_own(self) -> bool:
+        job, checkpoint = self.state.job, self.state.checkpoint
+        if job is None or checkpoint is None:
+            return True
+        own = (ShardId(job.rank, worker) for worker in range(job.workers))
+        return all(Key(checkpoint, shard) in self.copies for shard in own)
+
+    def accept(self, job: Job, attempt: str, now: float) -> list[fx.NodeEffect]:
+        """A valid `replicator.yaml` starts (or restarts) the job; leftovers were cleaned up."""
+        self.state = fx.NodeState(job=job, attempt=attempt, epoch=self.state.epoch)
+        self._saves.clear()
+        self._needs.clear()
+        self._plan = None
+        self._in_flight.clear()
+        self._told.clear()
+        self._replicated = None
+        self._put_aside()
+        self._hello_at = None
+        self._joined_at = self._lost_at = now
+        self.connected = False  # whatever is still under way belongs to the earlier start
+        return [fx.CancelCopies(), fx.Persist(self.state), fx.Reconnect()]
+
+    def saved(self, step: int, now: float) -> list[fx.NodeEffect]:
+        """The application has finished saving a step (all workers)."""
+        if self.state.job is None or self.state.linked is None:
+            return []  # not ours yet: the shell scans again after linking
+        busy_with = self.sealing.step if self.sealing is not None else -1
+        if step == busy_with or step in self._saves:
+            return []
+        self._saves.append(step)
+        self._saves.sort()
+        return self._seal_next()
+
+    def _seal_next(self) -> list[fx.NodeEffect]:
+        if self.sealing is not None or not self._saves or self.state.linked is None:
+            return []
+        assert self.state.job is not None
+        step = self._saves.pop(0)
+        if step <= self.state.last_step:
+            text = (
+                f"step {step} was saved after step {self.state.last_step} in the same run; "
+                "steps of a run must grow, so it is put aside and not replicated"
+            )
+            self._put_aside()
+            return [fx.RejectSave(step, text), fx.WriteError(text), *self._seal_next()]
+        self.sealing = CheckpointId(self.state.linked.epoch, step)
+        return [fx.Seal(self.sealing, self.state.job.workers)]
+
+    def sealed(
+        self, checkpoint: CheckpointId, contents: tuple[Content, ...], now: float
+    ) -> list[fx.NodeEffect]:
+        """A save is hashed and in place."""
+        self.sealing = None
+        job = self.state.job
+        if job is None:
+            return []
+        for worker, content in enumerate(contents):
+            self.copies[Key(checkpoint, ShardId(job.rank, worker))] = (content, job.world)
+        effects: list[fx.NodeEffect] = []
+        if self.state.linked is not None and checkpoint.epoch == self.state.linked.epoch:
+            self.state = replace(self.state, last_step=max(checkpoint.step, self.state.last_step))
+            effects.append(fx.Persist(self.state))
+            effects += self._send(msg.Sealed(checkpoint, contents), now)
+        return effects + self._seal_next()
+
+    def seal_failed(self, checkpoint: CheckpointId, detail: str) -> list[fx.NodeEffect]:
+        """The save could not be taken; the application goes on, unprotected for this step."""
+        self.sealing = None
+        self._put_aside()  # by the shell, where it gives the save up
+        text = f"step {checkpoint.step} could not be taken over: {detail}"
+        return [fx.WriteError(text), *self._seal_next()]
+
+    def copied(self, key: Key, content: Content, world: int, now: float) -> list[fx.NodeEffect]:
+        """A copy is on this disk, verified."""
+        self.copies[key] = (content, world)
+        self._in_flight.pop(key, None)
+        effects = self._send(msg.Have(key.checkpoint, key.shard, content), now)
+        plan = self._plan
+        if plan is not None and key.checkpoint == plan.checkpoint and key.shard in self._needs:
+            self._needs.discard(key.shard)
+            if not self._needs:
+                effects += self._prepared(plan, now)
+        return effects
+
+    def copy_failed(
+        self, key: Key, source: Source, failure: Failure, detail: str, now: float
+    ) -> list[fx.NodeEffect]:
+        """A copy could not be made, or a local one proved bad (then it is taken out of use)."""
+        if self._in_flight.pop(key, None) is None:
+            return []
+        effects: list[fx.NodeEffect] = []
+        if source.origin is Origin.LOCAL and failure in (Failure.CORRUPT, Failure.MISSING):
+            effects += self._take_out(key, detail)
+        effects += self._send(
+            msg.CopyFailed(key.checkpoint, key.shard, source, failure, detail[:500]), now
+        )
+        if failure is not Failure.TRANSIENT:
+            step, rank = key.checkpoint.step, key.shard.rank
+            effects.append(
+                fx.WriteError(f"step {step} of node {rank}: {failure} ({source.origin}): {detail}")
+            )
+        return effects
+
+    def _put_aside(self) -> None:
+        """Something goes into quarantine: it stays until a newer checkpoint is replicated."""
+        self._aside, self._aside_since = True, self._replicated
+
+    def _take_out(self, key: Key, detail: str) -> list[fx.NodeEffect]:
+        found = self.copies.get(key)
+        if found is None:
+            return []
+        manifest = found[0].manifest
+        bad = tuple(k for k, (content, _) in self.copies.items() if content.manifest == manifest)
+        for one in bad:
+            del self.copies[one]
+        self._put_aside()
+        effects: list[fx.NodeEffect] = [fx.Quarantine(bad, detail)]
+        job, checkpoint = self.state.job, self.state.checkpoint
+        own = job is not None and any((k[0], k.shard.rank) == (checkpoint, job.rank) for k in bad)
+        if own and self.state.prepared is not None and self.state.linked is None:
+            self.state = replace(self.state, prepared=None)  # it may be what a commit would link
+            effects.insert(0, fx.Persist(self.state))
+        return effects
+
+    def uploaded(self, name: str, problem: str, now: float) -> list[fx.NodeEffect]:
+        """This node's part of a backup is stored, or could not be."""
+        effects = self._send(msg.BackupDone(name, problem[:500]), now)
+        if problem:
+            effects.append(fx.WriteError(f"backup {name}: {problem}"))
+        return effects
+
+    # ---- events from the connection -------------------------------------------------------------
+
+    def link_up(self, now: float) -> list[fx.NodeEffect]:
+        """A connection to the coordinator is up, authenticated."""
+        if self.state.job is None:
+            return []
+        self.connected = True
+        self._heard = now
+        self._hello_at = None
+        self._in_flight.clear()
+        self._plan = None
+        self._needs.clear()
+        return [fx.CancelCopies(), *self._send(self._hello(self.state.job), now)]
+
+    def link_down(self, now: float) -> list[fx.NodeEffect]:
+        """The connection is gone."""
+        if not self.connected:
+            return []
+        self.connected = False
+        self._hello_at = None
+        self._lost_at = now
+        return [fx.Reconnect()] if self.state.job is not None else []
+
+    def _hello(self, job: Job) -> msg.Hello:
+        state = self.state
+        return msg.Hello(
+            rank=job.rank,
+            world=job.world,
+            workers=job.workers,
+            peers=job.peers,
+            data_parallel=job.data_parallelism is not None,
+            job=job.name,
+            uid=job.uid,
+            attempt=state.attempt,
+            address=self.address,
+            epoch=state.epoch,
+            linked=state.linked,
+            prepared=state.prepared,
+            checkpoint=state.checkpoint,
+            forced=state.forced,
+            copies=tuple(Copy(k.checkpoint, k.shard, c, w) for k, (c, w) in self.copies.items()),
+        )
+
+    def received(self, message: msg.ToNode, now: float) -> list[fx.NodeEffect]:
+        """A message from the coordinator, already decoded and authenticated."""
+        if not self.connected or self.state.job is None:
+            return []
+        self._heard = now
+        handler = _HANDLERS.get(type(message))
+        return handler(self, message, now) if handler is not None else []
+
+    def _on_plan(self, plan: msg.Plan, now: float) -> list[fx.NodeEffect]:
+        if self.state.linked is not None:
+            return []  # the application runs: no plan can concern it
+        self._plan = plan
+        self._needs = set(plan.needs)
+        self._in_flight.clear()
+        self.state = replace(
+            self.state,
+            epoch=max(self.state.epoch, plan.run.epoch),
+            prepared=None,
+            checkpoint=plan.checkpoint,
+            forced=plan.forced,
+        )
+        effects: list[fx.NodeEffect] = [
+            fx.CancelCopies(),
+            fx.Persist(self.state),
+            fx.Announce(plan.checkpoint, plan.backup),
+        ]
+        if not self._needs:
+            effects += self._prepared(plan, now)
+        return effects
+
+    def _prepared(self, plan: msg.Plan, now: float) -> list[fx.NodeEffect]:
+        self.state = replace(self.state, prepared=plan.run)
+        return [fx.Persist(self.state), *self._send(msg.Prepared(plan.run), now)]
+
+    def _on_fetch(self, fetch: msg.Fetch, now: float) -> list[fx.NodeEffect]:
+        key = Key(fetch.checkpoint, fetch.shard)
+        held = self.copies.get(key)
+        if fetch.source.origin is not Origin.LOCAL and held is not None:
+            if held[0] == fetch.content and key.shard not in self._needs:
+                return self._send(msg.Have(key.checkpoint, key.shard, held[0]), now)
+        elif fetch.source.origin is Origin.LOCAL and held is None:
+            return self._send(
+                msg.CopyFailed(*key, fetch.source, Failure.MISSING, "no such copy here"), now
+            )
+        if key in self._in_flight:
+            return []
+        self._in_flight[key] = fetch.source
+        return [fx.GetCopy(key, fetch.content, fetch.world, fetch.source)]
+
+    def _on_commit(self, commit: msg.Commit, now: float) -> list[fx.NodeEffect]:
+        state = self.state
+        if state.linked is not None or state.prepared != commit.run or state.job is None:
+            return []
+        effects: list[fx.NodeEffect] = []
+        if commit.checkpoint is None:
+            effects += self._quarantine_all("no checkpoint could be restored as a whole")
+        effects.append(fx.Link(commit.checkpoint, state.job.workers))
+        self.state = replace(state, linked=commit.run, last_step=-1)
+        self._joined_at = None
+        self._plan = None
+        effects.append(fx.Persist(self.state))
+        useless = tuple(key for key in self.copies if key.checkpoint in commit.discard)
+        return effects + self._delete(useless)
+
+    def _quarantine_all(self, reason: str) -> list[fx.NodeEffect]:
+        keys = tuple(self.copies)
+        if not keys:
+            return []
+        self.copies.clear()
+        text = f"{reason}: {len(keys)} copies of earlier saves are kept aside, not deleted"
+        return [fx.Quarantine(keys, reason), fx.WriteError(text)]
+
+    def _on_progress(self, progress: msg.Progress, now: float) -> list[fx.NodeEffect]:
+        if self.state.linked != progress.run:
+            return []
+        complete, replicated, held = progress.complete, progress.replicated, progress.held
+        old = tuple(k for k in self.copies if may_delete(k.checkpoint, complete, replicated, held))
+        effects = self._delete(old)
+        of_this_run = replicated is not None and replicated.epoch == progress.run.epoch
+        if of_this_run and self._aside and replicated != self._aside_since:
+            effects.append(fx.ReleaseQuarantine())
+            self._aside = False
+        self._replicated = replicated
+        return effects
+
+    def _delete(self, keys: tuple[Key, ...]) -> list[fx.NodeEffect]:
+        for key in keys:
+            del self.copies[key]
+        return [fx.Delete(keys)] if keys else []
+
+    def _on_backup(self, order: msg.StartBackup, now: float) -> list[fx.NodeEffect]:
+        job = self.state.job
+        assert job is not None
+        own = tuple(ShardId(job.rank, worker) for worker in range(job.workers))
+        for shard in own:
+            if Key(order.checkpoint, shard) not in self.copies:
+                return self.uploaded(order.name, f"node {job.rank} no longer holds it", now)
+        return [fx.Upload(order.name, order.checkpoint, order.upload, own)]
+
+    def _on_report(self, report: msg.Report, now: float) -> list[fx.NodeEffect]:
+        return [fx.WriteError(report.text)]
+
+    def _on_refuse(self, refuse: msg.Refuse, now: float) -> list[fx.NodeEffect]:
+        if self.state.linked is not None:
+            return [fx.WriteError(refuse.text)]
+        return self._give_up(refuse.text)
+
+    def _give_up(self, text: str) -> list[fx.NodeEffect]:
+        self.state = fx.NodeState(epoch=self.state.epoch)
+        self.connected = False
+        self._joined_at = None
+        return [fx.CancelCopies(), fx.Persist(self.state), fx.WriteFailed(text), fx.Reconnect()]
+
+    def _on_not_yet(self, answer: msg.NotYet, now: float) -> list[fx.NodeEffect]:
+        self._hello_at = now + HELLO_PAUSE
+        return self._tell_once(answer.text)
+
+    def _on_ping(self, ping: msg.Ping, now: float) -> list[fx.NodeEffect]:
+        return []
+
+    # ---- time -----------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[fx.NodeEffect]:
+        """Called about once a second: heartbeats and deadlines."""
+        job = self.state.job
+        if job is None:
+            return []
+        effects: list[fx.NodeEffect] = []
+        if self._joined_at is not None:
+            limit = self.timing.join + (self.timing.restore if self.state.prepared else 0.0)
+            if now - self._joined_at > limit and not self.connected:
+                return self._give_up(
+                    f"no coordinator (node 0 of job {job.name}) answered within {limit:.0f} s"
+                )
+        if not self.connected:
+            if self._lost_at is not None and now - self._lost_at > self.timing.silence:
+                effects += self._tell_once(
+                    "the coordinator does not answer; new saves are not replicated until it does"
+                )
+            return effects
+        if now - self._heard > self.timing.silence:
+            return self.link_down(now)
+        if self._hello_at is not None and now >= self._hello_at:
+            self._hello_at = None
+            return self._send(self._hello(job), now)
+        if now - self._sent >= self.timing.heartbeat:
+            effects += self._send(msg.Ping(), now)
+        return effects
+
+    def _tell_once(self, text: str) -> list[fx.NodeEffect]:
+        if text in self._told or len(self._told) > 100:
+            return []
+        self._told.add(text)
+        return [fx.WriteError(text)]
+
+    def _send(self, message: msg.ToCoordinator, now: float) -> list[fx.NodeEffect]:
+        if not self.connected:
+            return []
+        self._sent = now
+        return [fx.Send(message)]
+
+
+_HANDLERS: dict[type[Any], Callable[[Node, Any, float], list[fx.NodeEffect]]] = {
+    msg.Plan: Node._on_plan,
+    msg.Fetch: Node._on_fetch,
+    msg.Commit: Node._on_commit,
+    msg.Progress: Node._on_progress,
+    msg.StartBackup: Node._on_backup,
+    msg.Report: Node._on_report,
+    msg.Refuse: Node._on_refuse,
+    msg.NotYet: Node._on_not_yet,
+    msg.Ping: Node._on_ping,
+}

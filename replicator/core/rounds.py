@@ -1,0 +1,355 @@
+"""Replication within a run: which copies are missing, who makes them, and what may then go.
+
+A checkpoint becomes *complete* when every node has sealed its shards, and *replicated* when every
+required node has sent a receipt for every shard. Old data goes only by `Progress`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replicator.core.messages import Fetch, Progress
+from replicator.core.model import (
+    CheckpointId,
+    Content,
+    Origin,
+    Run,
+    ShardId,
+    Source,
+    Timing,
+    same_content,
+)
+from replicator.core.node import may_delete
+from replicator.core.plan import Catalogue, all_shards
+
+MAX_INTO_NODE = 2
+"""Copies that one node takes at a time; more would only share the same link and cores."""
+
+Pair = tuple[int, ShardId]
+"""A required copy: the rank that must hold it, and the shard."""
+
+
+class Replication:
+    """The state of replication in one run of a job."""
+
+    def __init__(
+        self,
+        run: Run,
+        world: int,
+        workers: int,
+        peers: dict[int, tuple[int, ...]],
+        data_parallel: bool,
+        catalogue: Catalogue,
+        timing: Timing,
+    ) -> None:
+        self.run = run
+        self.complete: CheckpointId | None = None
+        self.replicated: CheckpointId | None = None
+        self.active: CheckpointId | None = None
+        self.held: set[CheckpointId] = set()
+        self.present: set[int] = set()
+        self.addresses: dict[int, str] = {}
+        self.sealed: dict[CheckpointId, set[int]] = {}
+        self._inherited: set[CheckpointId] = set()  # kept until a checkpoint is replicated
+        self.problems: dict[Pair, str] = {}
+        self._world = world
+        self._workers = workers
+        self._peers = peers
+        self._data_parallel = data_parallel
+        self._catalogue = catalogue
+        self._timing = timing
+        self.shards = all_shards(world, workers)
+        self._stale = False  # `_missing` must be found out anew
+        self._missing: dict[int, set[ShardId]] = {}  # target -> shards of the active checkpoint
+        self._in_flight: dict[Pair, float] = {}
+        self._not_before: dict[Pair, float] = {}
+        self._delay: dict[Pair, float] = {}
+        self._deadline = 0.0
+        self._overdue = False
+
+    def restored(self, checkpoint: CheckpointId | None, now: float) -> None:
+        """The run starts from this checkpoint: complete, and to be made redundant again."""
+        self._hold_what_there_is()
+        if checkpoint is not None:
+            self.complete = checkpoint
+            self.sealed[checkpoint] = set(range(self._world))
+            self._activate(checkpoint, now)
+
+    def resume(self, now: float) -> None:
+        """A new coordinator takes over a run: learn its state from the nodes' inventories."""
+        self._hold_what_there_is()
+        self.complete = self._catalogue.newest_complete(self.shards)
+        for checkpoint, holders in self._catalogue.checkpoints.items():
+            ranks = {rank for rank in range(self._world) if self._owner_has(holders, rank)}
+            if checkpoint.epoch == self.run.epoch or checkpoint == self.complete:
+                self.sealed[checkpoint] = ranks
+        for checkpoint in sorted(self._catalogue.checkpoints, reverse=True):
+            if not any(True for _ in self._lacking(checkpoint)):
+                self.replicated = checkpoint
+                break
+        self._choose_next(now)
+
+    def _hold_what_there_is(self) -> None:
+        """Which of the complete checkpoints was the last redundant one is not known: keep all."""
+        self._inherited = {
+            c for c in self._catalogue.checkpoints if self._catalogue.is_complete(c, self.shards)
+        }
+
+    def _owner_has(self, holders: dict[ShardId, dict[int, Content]], rank: int) -> bool:
+        shards = (ShardId(rank, worker) for worker in range(self._workers))
+        return all(rank in holders.get(shard, {}) for shard in shards)
+
+    def required(self, shard: ShardId) -> tuple[int, ...]:
+        """Ranks that must hold the shard: its owner, then the owner's peers."""
+        return (shard.rank, *self._peers.get(shard.rank, ()))
+
+    def _lacking(self, checkpoint: CheckpointId) -> Iterable[Pair]:
+        for shard in self.shards:
+            holders = self._catalogue.holders(checkpoint, shard)
+            for rank in self.required(shard):
+                if rank not in holders:
+                    yield rank, shard
+
+    def _activate(self, checkpoint: CheckpointId, now: float) -> None:
+        self.active = checkpoint
+        self._stale = False
+        self._missing = {}
+        for rank, shard in self._lacking(checkpoint):
+            self._missing.setdefault(rank, set()).add(shard)
+        self._in_flight.clear()
+        self._not_before.clear()
+        self._delay.clear()
+        self.problems.clear()
+        self._deadline = now + self._timing.round
+        self._overdue = False
+
+    # ---- what happened --------------------------------------------------------------------------
+
+    def seal(
+        self, rank: int, checkpoint: CheckpointId, contents: tuple[Content, ...], now: float
+    ) -> None:
+        """A node saved its shards of a checkpoint."""
+        if checkpoint.epoch != self.run.epoch or len(contents) != self._workers:
+            return
+        if may_delete(checkpoint, self.complete, self.replicated, tuple(self.held)):
+            return
+        for worker, content in enumerate(contents):
+            self.receipt(rank, checkpoint, ShardId(rank, worker), content)
+        ranks = self.sealed.setdefault(checkpoint, set())
+        ranks.add(rank)
+        self._advance(checkpoint)
+        if self.active is None or self._overdue or self.active == self.replicated:
+            self._choose_next(now)
+
+    def _advance(self, checkpoint: CheckpointId) -> None:
+        """Call a checkpoint complete if all saved it and all of it is in the cluster right now."""
+        if len(self.sealed.get(checkpoint, ())) < self._world:
+            return
+        newer = self.complete is None or checkpoint > self.complete
+        if newer and self._catalogue.is_complete(checkpoint, self.shards):
+            self.complete = checkpoint
+
+    def damaged(self) -> None:
+        """Copies were found bad and left the catalogue: what is complete may have to step back."""
+        if len(self.present) == self._world:
+            if self.complete and not self._catalogue.is_complete(self.complete, self.shards):
+                self.complete = self._catalogue.newest_complete(self.shards)
+            if self.replicated and not self._catalogue.is_complete(self.replicated, self.shards):
+                self.replicated = None
+        self._stale = True
+
+    def receipt(
+        self, rank: int, checkpoint: CheckpointId, shard: ShardId, content: Content
+    ) -> None:
+        """A node holds a verified copy."""
+        self._catalogue.add(rank, checkpoint, shard, content, self._world)
+        if checkpoint == self.active:
+            self._settle(rank, shard)
+
+    def _settle(self, rank: int, shard: ShardId) -> None:
+        pair = (rank, shard)
+        self._in_flight.pop(pair, None)
+        self._not_before.pop(pair, None)
+        self._delay.pop(pair, None)
+        self.problems.pop(pair, None)
+        waiting = self._missing.get(rank)
+        if waiting is not None:
+            waiting.discard(shard)
+            if not waiting:
+                del self._missing[rank]
+
+    def failed(
+        self, rank: int, checkpoint: CheckpointId, shard: ShardId, text: str, now: float
+    ) -> None:
+        """A copy could not be made: try again after a pause that doubles."""
+        pair = (rank, shard)
+        if checkpoint != self.active or pair not in self._in_flight:
+            return
+        del self._in_flight[pair]
+        delay = self._delay.get(pair, self._timing.retry)
+        self._not_before[pair] = now + delay
+        self._delay[pair] = min(delay * 2, self._timing.retry_cap)
+        self.problems[pair] = text
+
+    def arrived(self, addresses: dict[int, str], now: float) -> None:
+        """Nodes are (back) in the run; their inventories are in the catalogue."""
+        self.present.update(addresses)
+        self.addresses.update(addresses)
+        for rank in addresses:
+            self._forget_orders(rank)
+        self.damaged()
+        for checkpoint in sorted(self.sealed):
+            self._advance(checkpoint)
+        thin = self.replicated if self.active is None else None
+        if thin is not None and any(True for _ in self._lacking(thin)):
+            self._activate(thin, now)
+
+    def left(self, rank: int) -> None:
+        """A node is gone; its receipts do not count until it is back and shows its copies."""
+        self.present.discard(rank)
+        self._forget_orders(rank)
+        self._stale = True
+
+    def _refresh(self) -> None:
+        """Find out anew what is missing, after nodes came, went or lost data."""
+        if not self._stale:
+            return
+        self._stale = False
+        self._missing = {}
+        if self.active is not None:
+            for rank, shard in self._lacking(self.active):
+                self._missing.setdefault(rank, set()).add(shard)
+
+    def _forget_orders(self, rank: int) -> None:
+        for pair in [pair for pair in self._in_flight if pair[0] == rank]:
+            del self._in_flight[pair]
+
+    # ---- what to do -----------------------------------------------------------------------------
+
+    def newly_replicated(self, now: float) -> CheckpointId | None:
+        """Close the active round if every receipt is in; returns the checkpoint, or None.
+
+        Only when all nodes are present: what an absent node holds is not known.
+        """
+        if self.active is None or len(self.present) < self._world:
+            return None
+        self._refresh()
+        if self._missing:
+            return None
+        done, self.active = self.active, None
+        news = self.replicated is None or done > self.replicated
+        if news:
+            self.replicated = done
+            self._inherited = {c for c in self._inherited if c > done}
+            if self.complete is None or done > self.complete:
+                self.complete = done
+        for old in [c for c in self.sealed if self._gone(c)]:
+            del self.sealed[old]
+        self._choose_next(now)
+        return done if news else None
+
+    def _gone(self, checkpoint: CheckpointId) -> bool:
+        return may_delete(checkpoint, self.complete, self.replicated, tuple(self.keep()))
+
+    def _choose_next(self, now: float) -> None:
+        newer = [c for c in self.sealed if self.replicated is None or c > self.replicated]
+        if newer and max(newer) != self.active:
+            self._activate(max(newer), now)
+
+    def keep(self) -> tuple[CheckpointId, ...]:
+        """Checkpoints that must stay although they are neither complete nor replicated."""
+        active = {self.active} if self.active else set()
+        return tuple(sorted(self.held | active | self._inherited))
+
+    def progress(self) -> Progress:
+        """The message that lets nodes delete what is no longer needed.
+
+        While a node is away nothing may go: with it a complete checkpoint may have become a
+        partial one, and the one before may be needed again.
+        """
+        everyone = len(self.present) == self._world
+        complete = self.complete if everyone else None
+        return Progress(self.run, complete, self.replicated, self.keep())
+
+    def orders(self, now: float, targets: Iterable[int] | None = None) -> list[tuple[int, Fetch]]:
+        """Copies to start now, for the given target ranks or for all."""
+        if self.active is None:
+            return []
+        self._refresh()
+        orders: list[tuple[int, Fetch]] = []
+        for rank in list(self._missing) if targets is None else targets:
+            if rank not in self.present or rank not in self._missing:
+                continue
+            running = sum((rank, shard) in self._in_flight for shard in self._missing[rank])
+            for shard in sorted(self._missing[rank]):
+                if running >= MAX_INTO_NODE:
+                    break
+                fetch = self._order(rank, shard, now)
+                if fetch is not None:
+                    self._in_flight[rank, shard] = now + self._timing.transfer
+                    orders.append((rank, fetch))
+                    running += 1
+        return orders
+
+    def _order(self, rank: int, shard: ShardId, now: float) -> Fetch | None:
+        pair = (rank, shard)
+        assert self.active is not None
+        if pair in self._in_flight or self._not_before.get(pair, 0.0) > now:
+            return None
+        holders = self._catalogue.holders(self.active, shard)
+        sources = [r for r in holders if r in self.present]
+        if not sources:
+            return None
+        # After a failure the next holder in turn is asked.
+        preferred = shard.rank if shard.rank in sources and pair not in self._delay else None
+        source = preferred if preferred is not None else sources[int(now) % len(sources)]
+        content = holders[source]
+        if self._data_parallel:
+            own = self._catalogue.holders(self.active, ShardId(rank, shard.worker)).get(rank)
+            if own is None and rank != shard.rank and not self._overdue:
+                return None  # its own save may turn out equal: then no bytes need to move
+            if own is not None and same_content(own, content, True):
+                return Fetch(self.active, shard, own, self._world, Source(Origin.ALIAS, rank))
+        origin = Source(Origin.PEER, source, self.addresses.get(source, ""))
+        return Fetch(self.active, shard, content, self._world, origin)
+
+    def followers(self, rank: int) -> tuple[int, ...]:
+        """Targets for which something may have become possible when this rank sealed."""
+        return (rank, *self._peers.get(rank, ()))
+
+    def tick(self, now: float) -> str:
+        """Expire transfers and the round; returns a report when the round has just failed."""
+        for pair in [pair for pair, limit in self._in_flight.items() if limit <= now]:
+            del self._in_flight[pair]
+            self.problems[pair] = "no answer within the transfer deadline"
+        if self.active is None or self._overdue or now < self._deadline:
+            return ""
+        self._overdue = True
+        text = self._overdue_report()
+        self._choose_next(now)
+        return text
+
+    def _overdue_report(self) -> str:
+        assert self.active is not None
+        self._refresh()
+        step = self.active.step
+        unsaved = sorted(set(range(self._world)) - self.sealed.get(self.active, set()))
+        if unsaved:
+            others = sorted({c.step for c in self.sealed if c != self.active})
+            saved = f"; other steps that were saved: {_few(others)}" if others else ""
+            why = f"node(s) {_few(unsaved)} did not save it{saved}"
+        elif self.problems:
+            (rank, shard), text = next(iter(self.problems.items()))
+            why = f"node {rank} could not take the copy of node {shard.rank}: {text}"
+        else:
+            why = f"no receipt from node(s) {_few(sorted(self._missing))}"
+        kept = self.replicated.step if self.replicated is not None else "none"
+        return (
+            f"step {step} is not replicated after {self._timing.round:.0f} s: {why}. "
+            f"The last replicated step ({kept}) is kept; the copies are tried again."
+        )
+
+
+def _few(numbers: list[int]) -> str:
+    text = ", ".join(map(str, numbers[:8]))
+    return text if len(numbers) <= 8 else f"{text} and {len(numbers) - 8} more"

@@ -1,0 +1,252 @@
+"""Sub-command `bench`: real agents against plain copies of the same bytes in the same run.
+
+Every number is a median over the rounds. "socket copy" moves the same bytes over as many loopback
+connections at once (sendfile, recv_into, write to memory; no hashing, no protocol); "file copy" is
+shutil.copyfile of the same files, as many at once. Pages are warmed before anything is timed: the
+first touch of fresh memory costs several times as much as its reuse on virtual machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from replicator.agent_cli import parse_size
+from replicator.demo.cluster import DemoCluster, finish_save, prepare_save
+from replicator.errors import ReplicatorError
+
+CHUNK = 4 * 1024 * 1024
+FILES = 4
+
+
+def socket_copy(source: Path, target: Path) -> None:
+    """One connection: all files of a directory, without hashing."""
+    files = sorted(source.iterdir())
+    listener = socket.create_server(("127.0.0.1", 0))
+    child = multiprocessing.Process(target=_send, args=(listener.getsockname()[1], files))
+    child.start()
+    connection, _ = listener.accept()
+    target.mkdir()
+    buffer = memoryview(bytearray(CHUNK))
+    for file in files:
+        left = file.stat().st_size
+        with (target / file.name).open("wb", buffering=0) as out:
+            while left:
+                count = connection.recv_into(buffer, min(left, CHUNK), socket.MSG_WAITALL)
+                out.write(buffer[:count])
+                left -= count
+    connection.close()
+    listener.close()
+    child.join()
+
+
+def _send(port: int, files: list[Path]) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for file in files:
+            with file.open("rb") as source:
+                connection.sendfile(source)
+
+
+def file_copy(source: Path, target: Path) -> None:
+    """All files of a directory."""
+    target.mkdir()
+    for file in source.iterdir():
+        shutil.copyfile(file, target / file.name)
+
+
+def timed_copies(
+    copy: Callable[[Path, Path], None], sources: list[Path], root: Path, rounds: int
+) -> float:
+    """Median seconds in which all sources were copied at once."""
+    took = []
+    for number in range(rounds + 1):
+        targets = [root / f"copy{index}" for index in range(len(sources))]
+        barrier = multiprocessing.Barrier(len(sources) + 1)
+        workers = [
+            multiprocessing.Process(target=_copy_at, args=(barrier, copy, source, target))
+            for source, target in zip(sources, targets, strict=True)
+        ]
+        for worker in workers:
+            worker.start()
+        barrier.wait()
+        began = time.perf_counter()
+        for worker in workers:
+            worker.join()
+        if number:  # the first warms the pages
+            took.append(time.perf_counter() - began)
+        for target in targets:
+            shutil.rmtree(target)
+    return statistics.median(took)
+
+
+def _copy_at(
+    barrier: Barrier, copy: Callable[[Path, Path], None], source: Path, target: Path
+) -> None:
+    """One of several copies that start together."""
+    barrier.wait()
+    copy(source, target)
+
+
+def measure(nodes: int, size: int, rounds: int, root: Path) -> dict[str, float]:
+    """One row of the table, in seconds."""
+    row: dict[str, float] = {}
+    with DemoCluster(root, nodes) as cluster:
+        sources = []
+        for node in cluster.nodes:
+            prepare_save(node.local, node.index, 0, size, FILES)
+            sources.append((node.local / "0.tmp").rename(root / f"source{node.index}"))
+        row["socket"] = timed_copies(socket_copy, sources, root, rounds)
+        row["file"] = timed_copies(file_copy, sources, root, rounds)
+        for source in sources:
+            shutil.rmtree(source)
+        cluster.start_all()
+        cluster.begin(backup_interval_minutes=0)
+        cluster.wait_restored()
+        replicate, backup = [], []
+        for step in range(1, rounds + 3):
+            for node in cluster.nodes:
+                prepare_save(node.local, node.index, step, size, FILES)
+            began = time.perf_counter()
+            for node in cluster.nodes:
+                finish_save(node.local, step)
+            cluster.wait_replicated(step, 300)
+            done = time.perf_counter()
+            seals = root / "backup" / cluster.job
+            cluster.wait_for(lambda: _seals(seals) >= step, 300, "the backup")  # noqa: B023
+            if step > 2:
+                replicate.append(done - began)
+                backup.append(time.perf_counter() - done)
+            for old in sorted(seals.iterdir())[:-1]:
+                for file in old.rglob("*.distcp"):
+                    os.truncate(file, 0)  # room for the next; only the newest is needed
+        row["replicate"] = statistics.median(replicate)
+        row["backup"] = statistics.median(backup)
+        row["restore one"] = _restores(cluster, [nodes - 1], rounds)
+        row["restore all"] = _restores(cluster, list(range(nodes)), max(rounds // 2, 1))
+    return row
+
+
+def _seals(path: Path) -> int:
+    return len(list(path.glob("*/backup.seal"))) if path.exists() else 0
+
+
+def _restores(cluster: DemoCluster, lost: list[int], rounds: int) -> float:
+    took = []
+    for _ in range(rounds):
+        for index in lost:
+            cluster.kill(index)
+            cluster.wipe(index)
+        for index in lost:
+            cluster.start(index)
+        for index in lost:
+            cluster.wait_ready(index)
+        began = time.perf_counter()
+        cluster.begin(backup_interval_minutes=0)
+        cluster.wait_restored(300)
+        took.append(time.perf_counter() - began)
+        time.sleep(2)  # redundancy is rebuilt
+    return statistics.median(took)
+
+
+def idle(nodes: int, root: Path, seconds: float) -> tuple[float, float]:
+    """CPU of a core (percent) and unique memory (MiB) of one idle agent in a running job."""
+    with DemoCluster(root, nodes) as cluster:
+        cluster.start_all()
+        cluster.begin()
+        cluster.wait_restored()
+        cluster.save(1, 64 * 2**20)
+        cluster.wait_replicated(1)
+        time.sleep(3)
+        processes = [node.process.pid for node in cluster.nodes if node.process is not None]
+        before = [_cpu_seconds(pid) for pid in processes]
+        time.sleep(seconds)
+        used = [_cpu_seconds(pid) - old for pid, old in zip(processes, before, strict=True)]
+        unique = [_unique_bytes(pid) for pid in processes]
+    return max(used) / seconds * 100, max(unique) / 2**20
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _unique_bytes(pid: int) -> int:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    private = [line.split() for line in text.splitlines() if line.startswith("Private_")]
+    return sum(int(fields[1]) * 1024 for fields in private)
+
+
+def show(nodes: int, size: int, row: dict[str, float]) -> None:
+    """One line of the table: seconds, and rates as ratios to the plain copies."""
+    restore_bytes = 1 / nodes  # one node's share moves
+    print(
+        f"| {nodes} x {size // 2**20} MiB | {row['socket']:.3f} | {row['file']:.3f} "
+        f"| {row['replicate']:.3f} | {row['socket'] / row['replicate']:.2f} "
+        f"| {row['backup']:.3f} | {row['file'] / row['backup']:.2f} "
+        f"| {row['restore one']:.3f} | {row['socket'] * restore_bytes / row['restore one']:.2f} "
+        f"| {row['restore all']:.3f} | {row['file'] / row['restore all']:.2f} |",
+        flush=True,
+    )
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `bench`."""
+    text = "measure replication, backup and restore against plain copies in the same run"
+    parser = subparsers.add_parser("bench", help=text, description=text)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[2, 4], metavar="COUNT")
+    parser.add_argument(
+        "--sizes", type=parse_size, nargs="+", default=[64 * 2**20, 512 * 2**20], metavar="SIZE"
+    )
+    parser.add_argument("--rounds", type=int, default=5, metavar="COUNT")
+    parser.add_argument("--dir", type=Path, default=Path("/dev/shm"), help="needs 6 x all data")
+    parser.add_argument("--idle-seconds", type=float, default=30, metavar="SECONDS")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the seconds there too")
+    parser.set_defaults(run=_bench)
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    if min(arguments.nodes) < 2 or arguments.rounds < 1:
+        print("error: expected at least 2 nodes and 1 round", file=sys.stderr)
+        return 2
+    try:
+        _measure_all(arguments)
+    except (ReplicatorError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measure_all(arguments: argparse.Namespace) -> None:
+    rows = {}
+    print(
+        "| nodes x size | socket copy s | file copy s | replicate s | ratio to socket "
+        "| backup s | ratio to file | restore one s | ratio to socket "
+        "| restore all from backup s | ratio to file |"
+    )
+    print("|---" * 11 + "|")
+    for nodes in arguments.nodes:
+        for size in arguments.sizes:
+            with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="bench-") as root:
+                row = measure(nodes, size, arguments.rounds, Path(root))
+            rows[f"{nodes}x{size // 2**20}"] = row
+            show(nodes, size, row)
+    with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="bench-") as root:
+        floor = measure(2, 4096 * FILES, arguments.rounds, Path(root))
+    print(f"\nlatency floor (16 KiB, 2 nodes): replicate {floor['replicate'] * 1000:.0f} ms")
+    if arguments.idle_seconds:
+        with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="bench-") as root:
+            cpu, memory = idle(2, Path(root), arguments.idle_seconds)
+        print(f"idle agent: {cpu:.2f} % of a core, {memory:.0f} MiB unique memory")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1))

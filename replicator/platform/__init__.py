@@ -1,0 +1,1 @@
+"""Who the peers are: a static file, or Kubernetes."""

@@ -1,0 +1,258 @@
+"""Peers in a Kubernetes cluster: a Lease names the coordinator, a headless Service the agents.
+
+The Lease is the fast way and needs get, create and update on `leases` in one namespace; nothing
+else is asked of the API server. The Service (optional) is the way out when the Lease cannot be
+read: its addresses are all agents, which then answer for themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import hashlib
+import json
+import os
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from replicator.agent.channel import split_address
+from replicator.config import is_safe_job_name
+from replicator.errors import ProtocolError
+from replicator.platform.base import PlatformError
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+LEASE_SECONDS = 15
+RENEW_SECONDS = 5.0
+REQUEST_SECONDS = 10.0
+MAX_ANSWER_BYTES = 1024 * 1024
+SINCE = "stowplan.dev/since"
+"""Annotation of the Lease: when its holder took the job, in seconds since 1970."""
+_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+class _ConflictError(PlatformError):
+    """Somebody else wrote the Lease meanwhile."""
+
+
+@dataclass(slots=True)
+class KubernetesPlatform:
+    """Talks to one API server about the Leases of one namespace."""
+
+    server: str
+    namespace: str
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    service: str = ""  # host:port of the headless Service
+    uid: str = ""
+    _renewed: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def in_cluster(
+        cls,
+        namespace: str | None = None,
+        job_uid: str = "",
+        service: str = "",
+        account: Path = ACCOUNT,
+    ) -> KubernetesPlatform:
+        """With the pod's own service account.
+
+        Raises:
+            PlatformError: not in a pod, or the account is not mounted.
+        """
+        host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+        port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host:
+            raise PlatformError(
+                "--platform kubernetes works only in a pod: KUBERNETES_SERVICE_HOST is not set"
+            )
+        try:
+            namespace = namespace or (account / "namespace").read_text().strip()
+        except OSError as error:
+            raise PlatformError(f"{account}: {error.strerror}; is the account mounted?") from None
+        shown = f"[{host}]" if ":" in host else host
+        server = f"https://{shown}:{port}"
+        return cls(server, namespace, account / "token", account / "ca.crt", service, job_uid)
+
+    def __post_init__(self) -> None:
+        if not is_safe_job_name(self.namespace):
+            raise PlatformError(f"{self.namespace[:80]!r} is no namespace")
+        if self.uid and not is_safe_job_name(self.uid):
+            raise PlatformError("--job-uid: expected letters, digits, '.', '_' and '-'")
+        if self.service:
+            split_address(self.service)
+
+    @property
+    def job_uid(self) -> str:
+        """As given on the command line."""
+        return self.uid
+
+    async def coordinators(self, job: str) -> list[str]:
+        """The Lease's holder, then (where a Service is given) every agent."""
+        found: list[str] = []
+        problem: PlatformError | None = None
+        try:
+            lease = await asyncio.to_thread(self._request, "GET", lease_name(job), None)
+            found = [holder] if lease is not None and (holder := _holder(lease)) else []
+        except PlatformError as error:
+            problem = error
+        if self.service:
+            found += [a for a in await self._service_addresses() if a not in found]
+        if not found:
+            raise problem or PlatformError(f"no agent coordinates job {job} yet")
+        return found
+
+    async def _service_addresses(self) -> list[str]:
+        host, port = split_address(self.service)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, TimeoutError):
+            return []
+        hosts = sorted({str(info[4][0]) for info in infos})
+        return [f"[{h}]:{port}" if ":" in h else f"{h}:{port}" for h in hosts]
+
+    async def publish(self, job: str, address: str, since: float) -> None:
+        """Take or renew the Lease.
+
+        Raises:
+            PlatformError: a younger agent holds it, or the API server does not answer.
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._renewed.get(job, float("-inf")) < RENEW_SECONDS:
+            return
+        try:
+            await asyncio.to_thread(self._take, job, address, since)
+        except _ConflictError:
+            await asyncio.to_thread(self._take, job, address, since)
+        self._renewed[job] = now
+
+    def _take(self, job: str, address: str, since: float) -> None:
+        name = lease_name(job)
+        lease = self._request("GET", name, None)
+        if lease is None:
+            self._request("POST", "", _lease(name, self.namespace, job, address, since))
+            return
+        holder = _holder(lease)
+        if holder not in ("", address) and _since(lease) > since and not _expired(lease):
+            raise PlatformError(f"job {job} is coordinated by the younger agent at {holder}")
+        fresh = _lease(name, self.namespace, job, address, since)
+        fresh["metadata"]["resourceVersion"] = lease.get("metadata", {}).get("resourceVersion")
+        self._request("PUT", name, fresh)
+
+    async def withdraw(self, job: str) -> None:
+        """Leave the Lease without a holder, if this agent took it."""
+        if self._renewed.pop(job, None) is not None:
+            await asyncio.to_thread(self._withdraw, job)
+
+    def _withdraw(self, job: str) -> None:
+        name = lease_name(job)
+        lease = self._request("GET", name, None)
+        if lease is not None:
+            lease.setdefault("spec", {})["holderIdentity"] = ""
+            self._request("PUT", name, lease)
+
+    def _request(
+        self, method: str, name: str, body: dict[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """One call; None for a Lease that does not exist."""
+        base = f"{self.server}/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if self.token_file is not None:
+            headers["Authorization"] = f"Bearer {_read(self.token_file)}"
+        content = None if body is None else json.dumps(body).encode()
+        url = f"{base}/{name}" if name else base
+        request = urllib.request.Request(url, data=content, headers=headers, method=method)
+        context = None
+        if self.ca_file is not None:
+            context = ssl.create_default_context(cafile=str(self.ca_file))
+        try:
+            with urllib.request.urlopen(
+                request, timeout=REQUEST_SECONDS, context=context
+            ) as answer:
+                document = json.loads(answer.read(MAX_ANSWER_BYTES))
+        except urllib.error.HTTPError as error:
+            if error.code == 404 and method == "GET":
+                return None
+            raise _http_problem(error, method, name) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise PlatformError(f"API server: {method} lease {name}: {reason}") from None
+        if not isinstance(document, dict):
+            raise PlatformError(f"API server: {method} lease {name}: no object in the answer")
+        return document
+
+
+def _http_problem(error: urllib.error.HTTPError, method: str, name: str) -> PlatformError:
+    if error.code == 409:
+        return _ConflictError(f"API server: lease {name} was changed meanwhile")
+    hint = ""
+    if error.code == 403:
+        hint = "; the service account needs get, create and update on leases"
+    return PlatformError(f"API server: {method} lease {name}: HTTP {error.code}{hint}")
+
+
+def _read(path: Path) -> str:
+    """The token, anew for each request: the kubelet rotates it."""
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise PlatformError(f"{path}: {error.strerror}") from None
+
+
+def lease_name(job: str) -> str:
+    """A valid object name for a job: readable where it can be, unique always."""
+    readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in job.lower())[:40]
+    digest = hashlib.sha256(job.encode()).hexdigest()[:10]
+    return f"stowplan-replicator-{readable.strip('-') or 'job'}-{digest}"
+
+
+def _lease(name: str, namespace: str, job: str, address: str, since: float) -> dict[str, Any]:
+    now = datetime.datetime.now(datetime.UTC).strftime(_TIME)
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/name": "stowplan-replicator"},
+            "annotations": {SINCE: f"{since:.3f}", "stowplan.dev/job": job},
+        },
+        "spec": {
+            "holderIdentity": address,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": now,
+        },
+    }
+
+
+def _holder(lease: dict[str, Any]) -> str:
+    """The holder, if it is an address; whatever else may stand there is nobody."""
+    holder = (lease.get("spec") or {}).get("holderIdentity")
+    try:
+        split_address(holder if isinstance(holder, str) else "")
+    except ProtocolError:
+        return ""
+    return str(holder)
+
+
+def _since(lease: dict[str, Any]) -> float:
+    try:
+        return float((lease.get("metadata") or {}).get("annotations", {})[SINCE])
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+
+
+def _expired(lease: dict[str, Any]) -> bool:
+    spec = lease.get("spec") or {}
+    try:
+        renewed = datetime.datetime.strptime(spec["renewTime"], _TIME).replace(tzinfo=datetime.UTC)
+        seconds = float(spec["leaseDurationSeconds"])
+    except (KeyError, TypeError, ValueError):
+        return True
+    return datetime.datetime.now(datetime.UTC) - renewed > datetime.timedelta(seconds=seconds)

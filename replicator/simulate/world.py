@@ -1,0 +1,376 @@
+"""The simulated cluster: virtual time, machines, network, faults, and the checks after each event.
+
+Everything random comes from one generator seeded with the seed, so a seed replays exactly.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from replicator.core import messages as msg
+from replicator.core.coordinator import Coordinator, Phase
+from replicator.core.model import (
+    CheckpointId,
+    Content,
+    Failure,
+    Origin,
+    Run,
+    ShardId,
+    Source,
+    Timing,
+)
+from replicator.simulate.application import Application
+from replicator.simulate.disk import BackupStore, Disk
+from replicator.simulate.invariants import Invariants, Violation
+from replicator.simulate.machine import Machine
+from replicator.simulate.network import Network
+
+FAULT_TIME = 160.0
+"""Virtual seconds during which faults happen."""
+CALM_TIME = 2400.0
+"""Virtual seconds after the faults in which all nodes must restore and replicate again."""
+MAX_EVENTS = 400_000
+
+SIM_TIMING = Timing(
+    heartbeat=8.0,
+    silence=20.0,
+    join=120.0,
+    restore=400.0,
+    round=40.0,
+    transfer=60.0,
+    retry=1.0,
+    retry_cap=8.0,
+    backup=60.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of one seed."""
+
+    seed: int
+    events: int
+    nodes: int
+    replicated: int
+    violation: str = ""
+    trace: tuple[str, ...] = ()
+
+
+class World:
+    """One simulated run of one seed."""
+
+    def __init__(self, seed: int, *, nodes: int | None = None, trace: bool = False) -> None:
+        self.random = random.Random(seed)
+        pick = self.random
+        self.seed = seed
+        self.size = nodes or pick.choices((1, 2, 3, 4, 8, 16, 64), (2, 30, 25, 30, 8, 1, 0.15))[0]
+        self.workers = pick.choice((1, 1, 1, 2)) if self.size <= 4 else 1
+        self.peers = min(pick.choice((1, 1, 1, 2)), self.size - 1)
+        self.data_parallel = self.size % 2 == 0 and pick.random() < 0.25
+        self.groups = 2 if self.data_parallel else None
+        self.identical_replicas = pick.random() < 0.8
+        self.backup_steps = pick.choice((None, 1, 3, 8)) or 10_000
+        self.permute_rate = pick.choice((0.0, 0.3))
+        self.transfer_time = pick.choice((0.5, 3.0, 15.0))
+        self.flip_rate = pick.choice((0.0, 0.0, 0.05))
+        self.save_every = pick.choice((6.0, 15.0, 40.0))
+        self.timing = SIM_TIMING
+        self.now = 0.0
+        self.events = 0
+        self.attempts = self.coordinators = self.rounds = 0
+        self._queue: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
+        self._order = 0
+        self._trace: list[str] | None = [] if trace else None
+        self.store = BackupStore()
+        self.machines = [Machine(self, index) for index in range(self.size)]
+        self.machine_of = list(range(self.size))
+        self.network = Network(self)
+        self.application = Application(self)
+        disks = [machine.disk for machine in self.machines]
+        self.invariants = Invariants(disks, self.store, self.size, self.workers)
+        self.invariants.data_parallel = self.data_parallel
+        self.faults = Faults(self)
+        self._committed: set[Run] = set()
+
+    # ---- time -----------------------------------------------------------------------------------
+
+    def schedule(self, delay: float, action: Callable[..., Any], *arguments: Any) -> None:
+        """Call later, in virtual seconds."""
+        self.at(self.now + delay, action, *arguments)
+
+    def at(self, when: float, action: Callable[..., Any], *arguments: Any) -> None:
+        """Call at a virtual time; equal times keep their order."""
+        self._order += 1
+        heapq.heappush(self._queue, (when, self._order, action, arguments))
+
+    def _run_until(self, limit: float, done: Callable[[], bool] = lambda: False) -> None:
+        while self._queue and self._queue[0][0] <= limit and not done():
+            self.now, _, action, arguments = heapq.heappop(self._queue)
+            self.events += 1
+            if self.events > MAX_EVENTS:
+                raise Violation("the simulation does not come to rest")
+            action(*arguments)
+            self._after_event()
+        if not done():
+            self.now = limit
+
+    def _after_event(self) -> None:
+        for machine in self.machines:
+            coordinator = machine.coordinator
+            if coordinator is None or coordinator.phase is not Phase.RUN:
+                continue
+            run = coordinator.run
+            if run is not None and run not in self._committed:
+                self._committed.add(run)
+                self._check_commit(coordinator)
+
+    def _check_commit(self, coordinator: Coordinator) -> None:
+        if coordinator.forced or any(
+            member.hello.linked is not None for member in coordinator.members.by_rank.values()
+        ):
+            return
+        members = [
+            self.machine_at(m.hello.address).disk for m in coordinator.members.by_rank.values()
+        ]
+        self.invariants.committing(members, coordinator.checkpoint)
+
+    # ---- what machines ask ----------------------------------------------------------------------
+
+    def note(self, machine: int, what: object) -> None:
+        """Add a line to the trace, if one is kept."""
+        if self._trace is not None:
+            self._trace.append(f"{self.now:9.3f} m{machine} {what}")
+
+    def violated(self, text: str) -> None:
+        """An invariant does not hold."""
+        raise Violation(text)
+
+    def machine_at(self, address: str) -> Machine:
+        """The machine of an address."""
+        return self.machines[int(address[1:])]
+
+    def content(self, checkpoint: CheckpointId, shard: ShardId) -> Content:
+        """What a rank saves: equal over data-parallel groups where the promise holds."""
+        rank = shard.rank
+        if self.groups is not None and self.identical_replicas:
+            rank %= self.size // self.groups
+        name = f"{checkpoint.epoch}.{checkpoint.step}.{rank}.{shard.worker}"
+        manifest = f"{name}@{shard.rank}" if self.data_parallel else name
+        return Content(name, manifest, 1)
+
+    def name_backup(self, newest: str) -> str:
+        """Minutes as zero-padded numbers: ordered like real names."""
+        name = f"{int(self.now * 60):08d}"
+        return name if name > newest else f"{int(newest) + 1:08d}"
+
+    def replicated(self, machine: Machine, checkpoint: CheckpointId) -> None:
+        """A coordinator called a checkpoint replicated."""
+        coordinator = machine.coordinator
+        assert coordinator is not None
+        self.rounds += 1
+        machine_of = list(self.machine_of)
+        required: dict[ShardId, set[int]] = {}
+        for rank, member in coordinator.members.by_rank.items():
+            machine_of[rank] = self.machine_at(member.hello.address).index
+            for worker in range(self.workers):
+                required[ShardId(rank, worker)] = {rank, *member.hello.peers}
+        self.invariants.replicated(checkpoint, machine_of, required, self.now)
+
+    # ---- a whole run ----------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Faults, then calm; returns what was found."""
+        try:
+            for machine in self.machines:
+                self.schedule(self.random.random(), machine.start)
+            self.schedule(0.5, self.application.start)
+            self.faults.plan(FAULT_TIME)
+            self._run_until(FAULT_TIME)
+            self._calm()
+        except Violation as found:
+            return self._outcome(str(found))
+        except Exception as crash:  # a crash of the core is as bad as a broken invariant
+            where = traceback.extract_tb(crash.__traceback__)[-1]
+            return self._outcome(f"crash: {crash!r} at {where.filename}:{where.lineno}")
+        return self._outcome("")
+
+    def _outcome(self, violation: str) -> Outcome:
+        trace = tuple(self._trace or ())
+        return Outcome(self.seed, self.events, self.size, self.rounds, violation, trace)
+
+    def _calm(self) -> None:
+        """Faults end, one last restart: the job must run and replicate again."""
+        self.note(-1, "faults end")
+        self.faults.end()
+        self.application.restart_soon()
+        before = self.rounds
+        restarted = self.now
+        limit = self.now + CALM_TIME
+        wanted = before + 3
+        self._run_until(limit, lambda: self.rounds >= wanted and self.application.running)
+        if self.rounds < wanted:
+            raise Violation(
+                f"no progress in {CALM_TIME:.0f} s after the faults ended at {restarted:.0f}: "
+                f"{self.rounds - before} checkpoints replicated"
+            )
+
+
+class Faults:
+    """Seeded faults: what, where and when."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def plan(self, duration: float) -> None:
+        """Spread a random number of faults over the time."""
+        world, pick = self._world, self._world.random
+        kinds = [
+            (self._crash, 6),
+            (self._crash_at_effect, 12),
+            (self._wipe, 4),
+            (self._corrupt, 4),
+            (self._break, 5),
+            (self._partition, 3),
+            (self._fill, 2),
+            (self._storage, 2),
+            (self._restart_job, 5),
+            (self._damage_backup, 1),
+            (self._force_version, 1),
+            (self._intrude, 1),
+            (self._crash_all, 1),
+        ]
+        actions = [action for action, _ in kinds]
+        weights = [weight for _, weight in kinds]
+        for _ in range(pick.randrange(8)):
+            action = pick.choices(actions, weights)[0]
+            world.schedule(pick.random() * duration, self._happen, action)
+
+    def _happen(self, action: Callable[[], None]) -> None:
+        self._world.note(-1, f"fault {action.__name__}")
+        action()
+
+    def end(self) -> None:
+        """Everything works again (lost data stays lost)."""
+        world = self._world
+        world.network.cut(set())
+        world.flip_rate = 0.0
+        world.store.down = False
+        forced = world.store.backups.get(world.store.forced or "")
+        if forced is not None and not forced.good:
+            world.store.forced = None  # the operator reads replicator.failed and corrects it
+        world.transfer_time = min(world.transfer_time, 3.0)
+        for machine in world.machines:
+            machine.disk.full = False
+            machine.crash_in = None
+            if machine.node is None:
+                self._start(machine, machine.life)
+
+    def _any(self) -> Machine:
+        return self._world.random.choice(self._world.machines)
+
+    def _start_later(self, machine: Machine) -> None:
+        delay = 1 + self._world.random.random() * 20
+        self._world.schedule(delay, self._start, machine, machine.life)
+
+    def _start(self, machine: Machine, life: int) -> None:
+        if machine.node is None and machine.life == life:
+            machine.start()
+
+    def _crash(self) -> None:
+        machine = self._any()
+        machine.stop("fault")
+        self._start_later(machine)
+
+    def _crash_at_effect(self) -> None:
+        machine = self._any()
+        machine.crash_in = self._world.random.randrange(40)
+        self._world.schedule(30, self._revive, machine)
+
+    def _revive(self, machine: Machine) -> None:
+        machine.crash_in = None
+        if machine.node is None:
+            self._start(machine, machine.life)
+
+    def _crash_all(self) -> None:
+        for machine in self._world.machines:
+            machine.stop("all at once")
+            self._start_later(machine)
+        self._world.application.restart_soon()
+
+    def _wipe(self) -> None:
+        """The machine is replaced: its disk is empty and the job restarts."""
+        machine = self._any()
+        machine.stop("wiped")
+        self._world.invariants.wiped(machine.index, self._world.now)
+        fresh = Disk()
+        for name in Disk.__slots__:
+            setattr(machine.disk, name, getattr(fresh, name))
+        self._start_later(machine)
+        self._world.application.restart_soon()
+
+    def _corrupt(self) -> None:
+        copies = self._any().disk.copies
+        if copies:
+            stored = copies[self._world.random.choice(sorted(copies))]
+            for other in copies.values():
+                if other.content.manifest == stored.content.manifest:
+                    other.good = False
+
+    def _break(self) -> None:
+        self._world.network.break_one()
+
+    def _partition(self) -> None:
+        world = self._world
+        count = world.random.randrange(1, world.size + 1)
+        world.network.cut(set(world.random.sample(range(world.size), count)))
+        world.schedule(5 + world.random.random() * 50, world.network.cut, set())
+
+    def _fill(self) -> None:
+        machine = self._any()
+        machine.disk.full = True
+        self._world.schedule(10 + self._world.random.random() * 60, self._empty, machine)
+
+    def _empty(self, machine: Machine) -> None:
+        machine.disk.full = False
+
+    def _storage(self) -> None:
+        self._world.store.down = True
+        self._world.schedule(5 + self._world.random.random() * 60, self._storage_back)
+
+    def _storage_back(self) -> None:
+        self._world.store.down = False
+
+    def _restart_job(self) -> None:
+        self._world.application.restart_soon()
+
+    def _damage_backup(self) -> None:
+        backups = self._world.store.backups
+        if backups:
+            backups[self._world.random.choice(sorted(backups))].good = False
+
+    def _force_version(self) -> None:
+        complete = [n for n, b in self._world.store.backups.items() if b.complete and b.good]
+        if complete:
+            self._world.store.forced = self._world.random.choice(sorted(complete))
+            self._world.application.restart_soon()
+
+    def _intrude(self) -> None:
+        world = self._world
+        shard = ShardId(0, 0)
+        content = Content("x", "x", 1)
+        for message in (
+            msg.Have(CheckpointId(99, 99), shard, content),
+            msg.Sealed(CheckpointId(99, 99), (content,)),
+            msg.Prepared(Run(99, "x")),
+            msg.BackupDone("x", ""),
+            msg.CopyFailed(
+                CheckpointId(1, 1), shard, Source(Origin.LOCAL), Failure.CORRUPT, "spoofed"
+            ),
+        ):
+            for index in range(world.size):
+                world.network.intrude(index, message)

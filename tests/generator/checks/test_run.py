@@ -1,0 +1,107 @@
+import copy
+import random
+
+import pytest
+
+from generator.checks.policy import PolicyError, engine_for
+from generator.checks.run import check_cluster, versions_of, without_values
+from generator.checks.subject import Subject
+from schemas.versions import Versions
+from tests.generator.checks.objects import (
+    changed,
+    checkpoint_configuration,
+    cluster_queue,
+    job,
+    jobset,
+)
+
+VERSIONS = Versions.of(kueue="0.17.0", jobset="0.11.1", kubernetes="1.33")
+OBJECTS = [cluster_queue(), jobset(), checkpoint_configuration(), job()]
+FACTS = {
+    "spec": {
+        "versions": {"kueue": "0.17.0", "jobset": "0.11.1"},
+        "gkeVersion": "1.33.4-gke.1245000",
+        "nodePools": [{"name": "v6e", "labels": {"a": "b"}, "nodes": 4, "nodesPerSlice": 4}],
+    }
+}
+
+
+def check(*bodies, facts=None, engine=None):
+    pairs = check_cluster(
+        [Subject(body) for body in bodies],
+        facts=facts,
+        versions=VERSIONS,
+        engine=engine or engine_for(),
+        cluster="dev",
+    )
+    return [finding for _, finding in pairs]
+
+
+def paths(value, path=()):
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield (*path, key)
+            yield from paths(child, (*path, key))
+    elif isinstance(value, list):
+        for position, child in enumerate(value):
+            yield (*path, position)
+            yield from paths(child, (*path, position))
+
+
+@pytest.mark.parametrize("body", OBJECTS, ids=lambda body: body["kind"])
+def test_no_value_anywhere_makes_a_check_raise_or_a_policy_give_up(body):
+    chooser = random.Random(7)
+    for path in paths(body):
+        for value in chooser.sample([None, 3, 2.5, "x", "", [], {}, True, ["x"], [None]], 3):
+            broken = changed(body, path, value)
+            others = [other for other in OBJECTS if other["kind"] != body["kind"]]
+            found = check(broken, *others, facts=FACTS)
+            assert "POL001" not in {finding.rule for finding in found}, (path, value)
+
+
+def test_a_finding_names_cluster_and_resource():
+    [finding] = [
+        f for f in check(changed(jobset(), ("spec", "suspend"), True)) if f.rule == "JOB005"
+    ]
+    assert (finding.cluster, finding.resource) == ("dev", "JobSet team-a/train")
+
+
+def test_the_arguments_are_left_as_they_were():
+    bodies = [changed(body, ("metadata", "labels"), None) for body in OBJECTS]
+    before = copy.deepcopy(bodies)
+    check(*bodies, facts=FACTS)
+    assert bodies == before
+
+
+def test_an_engine_that_fails_is_reported_for_each_object_not_raised():
+    class Broken:
+        def judge(self, bodies):
+            raise PolicyError("out of order")
+
+    found = check(jobset(), engine=Broken())
+    assert [f.message for f in found if f.rule == "POL001"] == [
+        "the policies could not judge this object: out of order"
+    ]
+
+
+def test_a_policy_that_the_schema_check_repeats_is_reported_once():
+    found = check(changed(checkpoint_configuration(), ("spec", "mountOptions"), ["x"]))
+    assert [f.rule for f in found if "mountOptions" in f"{f.message}{f.path}"] == ["SCH002"]
+
+
+def test_a_cluster_is_judged_by_the_versions_of_its_facts():
+    chosen, findings = versions_of({"spec": {"versions": {"jobset": "0.8.1"}}}, VERSIONS)
+    assert (chosen.jobset, chosen.kueue, findings) == ("0.8.0", "0.17.0", [])
+
+
+def test_an_unknown_version_is_a_finding_and_the_default_is_used():
+    chosen, [finding] = versions_of({"spec": {"versions": {"kueue": "0.9.0"}}}, VERSIONS)
+    assert chosen == VERSIONS
+    assert finding.rule == "SCH015"
+
+
+def test_a_list_loses_a_bad_entry_as_a_whole():
+    body = {"a": [{"b": 1}, {"b": 2}], "c": 3}
+    assert without_values(body, [("a", 1)]) == {"c": 3}
+    assert without_values(body, [("a", 1, "b")]) == {"a": [{"b": 1}, {}], "c": 3}
+    assert without_values(body, [("x", "y")]) == body

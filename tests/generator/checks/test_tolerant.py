@@ -1,0 +1,95 @@
+import pytest
+
+from generator.checks.tolerant import read_documents
+
+
+def rules(text):
+    return [(f.rule, f.manifest.line) for f in read_documents(text, "x.yaml").findings]
+
+
+def values(text):
+    return [document.value for document in read_documents(text, "x.yaml").documents]
+
+
+GOOD = "a: 1\nb:\n  c: [1, 2]\n---\nd: 2\n"
+
+
+def test_a_well_formed_text_is_read_as_it_is():
+    assert rules(GOOD) == []
+    assert values(GOOD) == [{"a": 1, "b": {"c": [1, 2]}}, {"d": 2}]
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "value"),
+    [
+        (
+            "  a: 1\n  t:\n  - k: 1\n      v: 2\n",
+            [("YML002", 1), ("YML002", 4)],
+            [{"a": 1, "t": [{"k": 1, "v": 2}]}],
+        ),
+        ("  a: 1\n  ---\n  b: 2\n", [("YML003", 2)], [{"a": 1}, {"b": 2}]),
+        ("a: 1\n  ---\nb: 2\n", [("YML003", 2)], [{"a": 1}, {"b": 2}]),
+        ("a: 1\n--- # next\nb: 2\n", [("YML003", 2)], [{"a": 1}, {"b": 2}]),
+        (
+            "t:\n- key: k\n    operator: Exists\n    effect: NoExecute\nz: 1\n",
+            [("YML002", 3)],
+            [{"t": [{"key": "k", "operator": "Exists", "effect": "NoExecute"}], "z": 1}],
+        ),
+        (
+            "t:\n  - key: k\n   operator: Exists\nz: 1\n",
+            [("YML002", 3)],
+            [{"t": [{"key": "k", "operator": "Exists"}], "z": 1}],
+        ),
+        ("a:\n\tb: 1\n", [("YML002", 2)], [{"a": {"b": 1}}]),
+        ("a:\n\u00a0\u00a0b: 1\n", [("YML002", 2)], [{"a": {"b": 1}}]),
+        ("```yaml\na: 1\n```\n", [("YML002", 1), ("YML002", 3)], [{"a": 1}]),
+    ],
+    ids=[
+        "all indented and one line too deep",
+        "separator indented with all",
+        "separator indented alone",
+        "text behind a separator",
+        "too deep",
+        "too shallow",
+        "tab",
+        "no-break spaces",
+        "code fence",
+    ],
+)
+def test_a_fault_of_the_layout_is_named_and_mended(text, found, value):
+    assert rules(text) == found
+    assert values(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["  a: 1\n  b: 2\n", "a: |\n  x\n  ---\n  y\nb: 1\n", "a:\n  - >-\n    x\n    ---\n"]
+)
+def test_what_is_odd_but_means_what_it_says_is_left_alone(text):
+    assert rules(text) == []
+
+
+def test_a_document_that_cannot_be_read_leaves_the_others():
+    text = "a: 1\n---\nb: [1, 2\n---\nc: 3\n"
+    read = read_documents(text, "x.yaml")
+    assert [document.value for document in read.documents] == [{"a": 1}, {"c": 3}]
+    [finding] = read.findings
+    assert finding.rule == "YML001"
+    assert finding.manifest.line in (3, 4)
+
+
+def test_a_duplicate_key_is_named_with_its_line():
+    [finding] = read_documents("a: 1\nb: 2\na: 3\n", "x.yaml").findings
+    assert (finding.rule, finding.manifest.line) == ("YML001", 3)
+    assert "stands twice" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "%", "- - -\n:", "a: b: c: d", "\t\t", "'", "{", "&a [*a]", "? ?", "\x00"]
+)
+def test_no_text_raises(text):
+    read_documents(text, "x.yaml")
+
+
+def test_many_faults_end_in_a_verdict_not_in_a_loop():
+    text = "".join(f"- k{n}: 1\n     v: 2\n" for n in range(200))
+    assert read_documents(text, "x.yaml").findings

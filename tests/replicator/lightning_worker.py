@@ -1,0 +1,87 @@
+"""One node of a Lightning DDP job on gloo: lightning_worker.py DIR NODE NODES PORT ROOT STEPS.
+
+Started by test_client_torch.py; prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+DIRECTORY, NODE, NODES, PORT, ROOT, STEPS = sys.argv[1:7]
+os.environ.update(
+    MASTER_ADDR="127.0.0.1",
+    MASTER_PORT=PORT,
+    GLOO_SOCKET_IFNAME="lo",
+    TORCHELASTIC_RUN_ID="test",
+    RANK=NODE,
+    LOCAL_RANK="0",
+    GROUP_RANK=NODE,
+    WORLD_SIZE=NODES,
+    LOCAL_WORLD_SIZE="1",
+)
+
+import lightning.pytorch as pl  # noqa: E402
+import torch  # noqa: E402
+from lightning.pytorch.strategies import DDPStrategy  # noqa: E402
+
+from replicator.client import Framework, ReplicatorClient, ReplicatorConfig  # noqa: E402
+from replicator.client.lightning import (  # noqa: E402
+    ReplicatorCheckpointIO,
+    every_node_saves,
+)
+
+
+class Line(pl.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch: Any, _: int) -> Any:
+        return self.layer(batch).square().mean()
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    def train_dataloader(self) -> Any:
+        return torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=4)
+
+
+def main() -> dict[str, object]:
+    config = ReplicatorConfig(
+        "line", Framework.PYTORCH_DISTRIBUTED, int(NODE), int(NODES), None, 1, 30, None
+    )
+    client = ReplicatorClient(DIRECTORY, config)
+    restored = client.start(handshake_timeout=20, restore_timeout=20)
+    checkpoint_io = ReplicatorCheckpointIO(client, restored)
+    strategy = every_node_saves(DDPStrategy)(
+        checkpoint_io=checkpoint_io, process_group_backend="gloo"
+    )
+    torch.manual_seed(0)
+    model = Line()
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        num_nodes=int(NODES),
+        strategy=strategy,
+        max_steps=int(STEPS),
+        callbacks=[
+            pl.callbacks.ModelCheckpoint(dirpath=Path(ROOT), every_n_train_steps=2, save_top_k=-1)
+        ],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(model, ckpt_path=checkpoint_io.restored_path())
+    return {
+        "restored": None if restored is None else restored.step,
+        "step": trainer.global_step,
+        "weight": model.layer.weight.detach().flatten().tolist(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main()))
