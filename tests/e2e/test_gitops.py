@@ -26,6 +26,7 @@ pytestmark = pytest.mark.e2e
 #: Comparisons with Git through which nothing may change.
 REFRESHES = 3
 JOBSET = "jobset.x-k8s.io/v1alpha2"
+APPROVAL = "argocd.argoproj.io/deletion-approved"
 IN_ORDER = dict.fromkeys(LAYERS, ("Synced", "Healthy"))
 NEXT_RUN = "low-jax-trillium-next"
 #: Layers whose folder is no list of resources.
@@ -235,6 +236,8 @@ def applications(url: str) -> Iterator[Manifest]:
             "goTemplate": True,
             "goTemplateOptions": ["missingkey=error"],
             "generators": [generator],
+            # Without it the ApplicationSet controller takes a human's approval off again.
+            "preservedFields": {"annotations": [APPROVAL]},
             "template": {
                 "metadata": {"name": "{{ index .path.segments 1 }}-{{ .path.basename }}"},
                 "spec": {
@@ -283,7 +286,7 @@ def generations(fleet: Fleet) -> dict[str, int]:
 def confirm_prune(fleet: Fleet, layer: str) -> None:
     """Say yes to the deletions that an application waits to be allowed."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    patch = {"metadata": {"annotations": {"argocd.argoproj.io/deletion-approved": stamp}}}
+    patch = {"metadata": {"annotations": {APPROVAL: stamp}}}
     fleet.cluster.client.merge(
         argocd.APPLICATION, "Application", f"{CLUSTER}-{layer}", patch, argocd.NAMESPACE
     )
