@@ -93,6 +93,18 @@ def test_quarantined_data_stays_until_something_newer_is_replicated():
     assert fx.ReleaseQuarantine in kinds(newer)
 
 
+def test_a_copy_that_fails_again_and_again_is_reported_once():
+    node = running_node()
+    peer, key = Source(Origin.PEER, 1, "h:2"), Key(at(1), ShardId(1, 0))
+    written = []
+    for _ in range(5):
+        node.received(msg.Fetch(at(1), ShardId(1, 0), content("x"), 2, peer), 0.0)
+        effects = node.copy_failed(key, peer, Failure.NO_SPACE, "9 bytes are free", 0.0)
+        assert fx.Send in kinds(effects)  # the coordinator hears of each
+        written += [e for e in effects if isinstance(e, fx.WriteError)]
+    assert [e.text for e in written] == ["step 1 of node 1: no-space (peer): 9 bytes are free"]
+
+
 # ---- saves -------------------------------------------------------------------------------------
 
 
