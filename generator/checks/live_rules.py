@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from generator.checks.rule_table import Row
+from generator.checks.references.rule_table import Row
 from generator.findings import Severity
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
