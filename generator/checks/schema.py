@@ -88,6 +88,27 @@ def check_object(
     document: Mapping[str, Any], versions: Versions
 ) -> tuple[list[Finding], Mapping[str, Any]]:
     """Judge one object, and return it as the API server reads it: without the nulls it drops."""
+    try:
+        return _check(document, versions)
+    except RecursionError:
+        pass
+    except ValueError as error:
+        if "Recursion limit" not in str(error):
+            raise
+    kept = {key: document.get(key) for key in ("apiVersion", "kind") if key in document}
+    return [
+        Finding(
+            "SCH003",
+            Severity.ERROR,
+            "the object is nested too deeply to be judged (about 250 levels)",
+            "flatten it: no kind of Kubernetes nests like that",
+        )
+    ], kept
+
+
+def _check(
+    document: Mapping[str, Any], versions: Versions
+) -> tuple[list[Finding], Mapping[str, Any]]:
     ref = kinds_of(versions).get((str(document.get("apiVersion")), str(document.get("kind"))))
     if ref is None:
         return [_unknown_kind(document, versions)], prune_nulls(document, {})

@@ -207,3 +207,11 @@ def test_a_missing_binary_is_named():
 def test_an_unknown_engine_is_named():
     with pytest.raises(PolicyError, match="choose one of"):
         engine_for("opa")
+
+
+def test_an_object_that_nests_too_deeply_for_the_engine_is_a_policy_error():
+    value = None
+    for _ in range(500):
+        value = {"a": value}
+    with pytest.raises(PolicyError):
+        engine_for().judge([{"apiVersion": "v1", "kind": "X", "spec": value}])

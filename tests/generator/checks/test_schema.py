@@ -231,3 +231,12 @@ def test_every_rule_of_every_schema_compiles():
                     seen += 1
                     assert not isinstance(compiled(rule["rule"]), str), rule
     assert seen > 100
+
+
+@pytest.mark.parametrize("depth", [100, 300, 900])
+def test_an_object_that_nests_too_deeply_is_a_finding(depth):
+    value = None
+    for _ in range(depth):
+        value = [value]
+    findings = errors(changed(job(), ("metadata", "annotations"), {"x": value}))
+    assert {finding.rule for finding in findings} == {"SCH003"}
