@@ -17,7 +17,13 @@ from typing import Any
 from generator.checks import cel, pod_spec, webhooks
 from generator.checks.metadata import metadata_findings
 from generator.checks.schema_errors import schema_findings
-from generator.checks.structure import Tree, duplicates, prune_nulls, with_defaults
+from generator.checks.structure import (
+    Tree,
+    as_json,
+    duplicates,
+    prune_nulls,
+    with_defaults,
+)
 from generator.findings import Finding, Severity, path_text
 from schemas.kinds.store import KindRef, kinds_of, read_kind
 from schemas.versions import Versions
@@ -88,6 +94,30 @@ def check_object(
     document: Mapping[str, Any], versions: Versions
 ) -> tuple[list[Finding], Mapping[str, Any]]:
     """Judge one object, and return it as the API server reads it: without the nulls it drops."""
+    try:
+        try:
+            return _check(document, versions)
+        except ValueError as error:
+            if "Recursion limit" in str(error):
+                raise RecursionError from None
+            # YAML can say more than JSON; Go's reader turns the rest into JSON first.
+            return _check(as_json(document), versions)
+    except RecursionError:
+        pass
+    kept = {key: document.get(key) for key in ("apiVersion", "kind") if key in document}
+    return [
+        Finding(
+            "SCH003",
+            Severity.ERROR,
+            "the object is nested too deeply to be judged (about 250 levels)",
+            "flatten it: no kind of Kubernetes nests like that",
+        )
+    ], kept
+
+
+def _check(
+    document: Mapping[str, Any], versions: Versions
+) -> tuple[list[Finding], Mapping[str, Any]]:
     ref = kinds_of(versions).get((str(document.get("apiVersion")), str(document.get("kind"))))
     if ref is None:
         return [_unknown_kind(document, versions)], prune_nulls(document, {})

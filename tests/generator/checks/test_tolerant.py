@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from generator.checks.tolerant import read_documents
 
@@ -93,3 +95,36 @@ def test_no_text_raises(text):
 def test_many_faults_end_in_a_verdict_not_in_a_loop():
     text = "".join(f"- k{n}: 1\n     v: 2\n" for n in range(200))
     assert read_documents(text, "x.yaml").findings
+
+
+LINES = st.lists(
+    st.builds(
+        "{}{}".format,
+        st.sampled_from(["", " ", "  ", "   ", "    ", "\t", "\u00a0"]),
+        st.sampled_from(
+            [
+                "a: 1",
+                "- b: 2",
+                "- x",
+                "c:",
+                "---",
+                "--- x",
+                "d: |",
+                "e: [1",
+                "}",
+                "```",
+                "'q",
+                "%",
+                "",
+            ]
+        ),
+    ),
+    max_size=12,
+)
+
+
+@given(LINES)
+@settings(max_examples=300, deadline=None)
+def test_no_layout_raises_and_every_fault_has_a_line(lines):
+    read = read_documents("\n".join(lines), "x.yaml")
+    assert all(f.manifest is not None and f.fix for f in read.findings)
