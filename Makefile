@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile test e2e check lint bench codegen lock clean
+.PHONY: help setup compile test clients e2e check lint bench codegen lock clean
 
 help: ## Show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ compile: $(STAMP) ## Render the inventory into compiled/
 test: $(STAMP) ## Run every test that needs no cluster
 	@$(BIN)/python -m tests.policies.conftest_binary
 	@$(BIN)/python -m pytest -n auto -m "not e2e"
+
+clients: $(STAMP) ## Save and restore with real Orbax and real torch (installs them once)
+	@$(BIN)/python -m tests.replicator.real_clients
 
 e2e: $(STAMP) ## Play the fleet on a real control plane (builds it once; needs Go)
 	@$(BIN)/python -m tests.e2e

@@ -259,7 +259,9 @@ class _Worker:
     def __call__(self, name: str) -> tuple[Staged, list[Finding]]:
         built = self._builder.build(name)
         inputs = list(dict.fromkeys([*built.sources, *built.libraries]))
-        return self._output.stage(built.cluster, built.files, inputs), built.findings
+        staged = self._output.stage(built.cluster, built.files, inputs)
+        staged.day = built.day
+        return staged, built.findings
 
 
 _worker: _Worker | None = None

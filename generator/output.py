@@ -36,6 +36,7 @@ class Staged:
         obsolete: files of ours that it no longer has.
         foreign: files in its folder that stowplan did not write.
         sources: the inventory files that it was made from.
+        day: the only day on which it is known to be right, empty for every day.
     """
 
     cluster: str
@@ -45,6 +46,7 @@ class Staged:
     obsolete: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
+    day: str = ""
 
 
 def is_ours(path: str) -> bool:

@@ -38,6 +38,7 @@ class ClusterFiles:
         manifests: the objects behind the files.
         sources: inventory files that made it, relative to the tree's root.
         libraries: files that its overlays may import.
+        day: the day on which its waivers were judged, empty if it has none.
     """
 
     cluster: str
@@ -46,6 +47,7 @@ class ClusterFiles:
     manifests: list[Manifest] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
+    day: str = ""
 
     @property
     def failed(self) -> bool:
@@ -60,6 +62,8 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
     fleet, result.findings = resolve(tree, rendered)
     if fleet is None:
         return result
+    if fleet.spec.waivers:
+        result.day = date.today().isoformat()
     manifests = build(fleet)
     cluster_facts = facts(fleet)
     for overlay in fleet.spec.overlays:

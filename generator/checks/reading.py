@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from generator.checks.run import Judged
+from generator.checks.run import STDIN_NAME, Judged
 from generator.checks.subject import Subject
 from generator.checks.tolerant import read_documents
 from generator.findings import Finding, Location, Severity
@@ -115,7 +115,7 @@ def read_groups(paths: Sequence[str]) -> list[Group]:
     """
     files = [(str(path), read_file(path)) for path in find_files(paths)]
     if STDIN in paths:
-        files.append(("<stdin>", _read_stdin()))
+        files.append((STDIN_NAME, _read_stdin()))
     return group_files(files)
 
 
@@ -134,7 +134,7 @@ def read_file(path: Path) -> FileContents:
 def _read_stdin() -> FileContents:
     data = sys.stdin.buffer.read(MAX_FILE_BYTES * 16)
     try:
-        read = read_documents(decode(data, "<stdin>"), "<stdin>")
+        read = read_documents(decode(data, STDIN_NAME), STDIN_NAME)
     except YamlError as error:
         return [], [_unreadable(error)]
     return read.documents, read.findings

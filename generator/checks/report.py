@@ -34,6 +34,8 @@ class Report:
         files: how many files were read.
         objects: how many objects were judged.
         clusters: the names of the clusters among them.
+        title: the command that made it.
+        scope: what was judged, where that is not files; empty for files.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -41,6 +43,8 @@ class Report:
     files: int = 0
     objects: int = 0
     clusters: list[str] = field(default_factory=list)
+    title: str = "stowplan check"
+    scope: str = ""
 
     def count(self, severity: Severity) -> int:
         """How many findings of a severity stand."""

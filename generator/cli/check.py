@@ -96,13 +96,15 @@ def _check(args: argparse.Namespace) -> int:
 
     versions = Versions.of(args.kueue_version, args.jobset_version, args.kubernetes_version)
     data = _yaml_mapping(args.policy_data) if args.policy_data else None
-    engine = None if args.engine == "none" else engine_for(args.engine, data=data)
     waivers, faults = _waivers(args.waivers)
     paths: Sequence[str] = args.paths or ["compiled"]
+    groups = _groups(args, paths, versions, data)
+    # Made only after the workers have gone: a forked engine costs them more than a new one.
+    alone = args.engine == "none" or all(group.judged is not None for group in groups)
     report = check_groups(
-        _groups(args, paths, versions, data),
+        groups,
         versions=versions,
-        engine=engine,
+        engine=None if alone else engine_for(args.engine, data=data),
         extra_waivers=waivers,
         today=date.today(),
     )

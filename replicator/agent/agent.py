@@ -107,6 +107,7 @@ class Agent:
         """
         self._fatal = asyncio.get_running_loop().create_future()
         self.store.prepare()
+        self.markers.reserve.fill()
         try:
             await self._start()
             ready()
@@ -172,6 +173,7 @@ class Agent:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self.settings.tick)
+            self.markers.reserve.fill()
             self._with_node(Node.tick)
             self.coordination.tick()
             self.scan()

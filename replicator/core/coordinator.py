@@ -75,6 +75,7 @@ class Coordinator:
         self._restores = 0
         self._since = now
         self._discard: tuple[CheckpointId, ...] = ()
+        self._told: msg.Progress | None = None  # the last that all nodes were sent
 
     # ---- membership -----------------------------------------------------------------------------
 
@@ -254,6 +255,7 @@ class Coordinator:
     def _enter_run(self, now: float, *, resumed: bool) -> list[fx.CoordinatorEffect]:
         assert self.run is not None
         self.phase = Phase.RUN
+        self._told = None
         self.backups.start(now, self.forced)
         members = self.members.by_rank
         self.replication = Replication(
@@ -290,11 +292,10 @@ class Coordinator:
                 shard = ShardId(rank, worker)
                 self.catalogue.add(rank, sealed.checkpoint, shard, content, self.job.world)
             return []
-        complete, active = replication.complete, replication.active
+        active = replication.active
         replication.seal(rank, sealed.checkpoint, sealed.contents, now)
         targets = replication.followers(rank) if replication.active == active else None
-        effects = self._progress(now) if replication.complete != complete else []
-        return effects + self._after_change(now, targets)
+        return self._after_change(now, targets)
 
     def _round_copy_failed(
         self, rank: int, failed: msg.CopyFailed, now: float
@@ -344,7 +345,6 @@ class Coordinator:
         if replication is None:
             return []
         effects: list[fx.CoordinatorEffect] = []
-        kept_before = replication.keep()
         done = replication.newly_replicated(now)
         if done is not None:
             effects.append(fx.Replicated(done))
@@ -355,16 +355,17 @@ class Coordinator:
                 effects.append(fx.ClearForcedVersion(self.forced))
                 self.forced = ""
         replication.held = set(self.backups.holds())
-        if done is not None or kept_before != replication.keep():
-            effects += self._progress(now)
+        effects += self._progress(replication, now)
         for rank, fetch in replication.orders(now, targets):
             effects += self.members.to(rank, fetch, now)
         return effects
 
-    def _progress(self, now: float) -> list[fx.CoordinatorEffect]:
-        replication = self.replication
-        assert replication is not None
+    def _progress(self, replication: Replication, now: float) -> list[fx.CoordinatorEffect]:
+        """Tell all nodes what may go, whenever that has changed."""
         stay = replication.progress()
+        if stay == self._told:
+            return []
+        self._told = stay
         for rank in self.members.by_rank:
             self.catalogue.keep_only(
                 rank, lambda c: not may_delete(c, stay.complete, stay.replicated, stay.held)

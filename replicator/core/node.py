@@ -26,6 +26,8 @@ from replicator.core.model import (
     Timing,
 )
 
+MAX_TOLD = 1000
+"""Errors that are remembered so as not to be written again."""
 HELLO_PAUSE = 1.0
 """Seconds between two hellos that the coordinator could not use yet."""
 
@@ -184,9 +186,8 @@ class Node:
         )
         if failure is not Failure.TRANSIENT:
             step, rank = key.checkpoint.step, key.shard.rank
-            effects.append(
-                fx.WriteError(f"step {step} of node {rank}: {failure} ({source.origin}): {detail}")
-            )
+            text = f"step {step} of node {rank}: {failure} ({source.origin}): {detail}"
+            effects += self._tell_once(text, about=f"{key} {failure} {source.origin}")
         return effects
 
     def _put_aside(self) -> None:
@@ -409,10 +410,14 @@ class Node:
             effects += self._send(msg.Ping(), now)
         return effects
 
-    def _tell_once(self, text: str) -> list[fx.NodeEffect]:
-        if text in self._told or len(self._told) > 100:
+    def _tell_once(self, text: str, about: str = "") -> list[fx.NodeEffect]:
+        """An error for the job, unless the same (or one about the same) was written before."""
+        about = about or text
+        if about in self._told:
             return []
-        self._told.add(text)
+        if len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        self._told.add(about)
         return [fx.WriteError(text)]
 
     def _send(self, message: msg.ToCoordinator, now: float) -> list[fx.NodeEffect]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import os
 import subprocess
@@ -15,6 +16,7 @@ from agent_lab import SIZE, Lab, tree
 from replicator.agent import tier
 from replicator.agent.bandwidth import Bandwidth
 from replicator.agent.tier import name_backup
+from replicator.core.effects import Persist, WriteError
 from replicator.demo.cluster import finish_save, prepare_save
 from replicator.digest import read_content, reference_hash
 from replicator.manifest import ShardManifest
@@ -312,8 +314,21 @@ def test_a_full_memory_disk_is_reported_and_survived(tmp_path):
             lab.save_on(1, 2, size // 5)
             await lab.until(lambda: "no-space" in lab.errors(1), "the report")
             assert lab.replicated() == 1
+            with contextlib.suppress(OSError), (small / "more").open("wb", buffering=0) as more:
+                while True:  # not one page is left
+                    more.write(bytes(4096))
+            lab.save_on(0, 3, size // 5)
+            state = small / ".stowplan" / "state.json"
+            agent = lab.agents[1]
+            assert agent is not None
+            before = state.stat().st_mtime_ns
+            agent.apply([Persist(agent.node.state), WriteError("room for this")])
+            assert state.stat().st_mtime_ns > before
+            assert "room for this" in lab.errors(1)
+            (small / "more").unlink()
             (small / "filler").unlink()
-            await lab.until(lambda: lab.replicated() == 2, "replication to go on")
+            lab.save_on(1, 3, size // 5)
+            await lab.until(lambda: lab.replicated() == 3, "replication to go on")
 
     try:
         go(scenario())

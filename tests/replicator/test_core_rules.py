@@ -93,6 +93,18 @@ def test_quarantined_data_stays_until_something_newer_is_replicated():
     assert fx.ReleaseQuarantine in kinds(newer)
 
 
+def test_a_copy_that_fails_again_and_again_is_reported_once():
+    node = running_node()
+    peer, key = Source(Origin.PEER, 1, "h:2"), Key(at(1), ShardId(1, 0))
+    written = []
+    for _ in range(5):
+        node.received(msg.Fetch(at(1), ShardId(1, 0), content("x"), 2, peer), 0.0)
+        effects = node.copy_failed(key, peer, Failure.NO_SPACE, "9 bytes are free", 0.0)
+        assert fx.Send in kinds(effects)  # the coordinator hears of each
+        written += [e for e in effects if isinstance(e, fx.WriteError)]
+    assert [e.text for e in written] == ["step 1 of node 1: no-space (peer): 9 bytes are free"]
+
+
 # ---- saves -------------------------------------------------------------------------------------
 
 
@@ -231,3 +243,68 @@ def test_ranks_that_never_come_end_the_wait_and_are_named():
     effects = made.tick(TIMING.join + 1)
     assert "missing [1]" in texts(effects)[-1]
     assert any(isinstance(e.message, msg.Refuse) for e in effects if isinstance(e, fx.SendTo))
+
+
+def in_a_run(world: int = 2) -> Coordinator:
+    """A coordinator whose nodes have just been released from nothing."""
+    made = coordinator()
+    for rank in range(world):
+        made.received(rank + 1, hello(rank), 0.0)
+    made.backups_read((), None, "", 0.0)
+    assert made.run is not None
+    for rank in range(world):
+        made.received(rank + 1, msg.Prepared(made.run), 0.0)
+    assert made.phase is Phase.RUN
+    return made
+
+
+def save(made: Coordinator, step: int, now: float, ranks=(0, 1)) -> list:
+    assert made.run is not None
+    effects = []
+    for rank in ranks:
+        made.members.heard(rank, now)
+        sealed = msg.Sealed(at(step, made.run.epoch), (content(f"{step}.{rank}"),))
+        effects += made.received(rank + 1, sealed, now)
+    return effects
+
+
+def last_progress(effects) -> msg.Progress:
+    sent = [e.message for e in effects if isinstance(e, fx.SendTo)]
+    return [m for m in sent if isinstance(m, msg.Progress)][-1]
+
+
+def test_a_round_that_is_given_up_lets_its_checkpoint_go():
+    """On a tight volume the next round could not begin while the given-up one took its room."""
+    made = in_a_run()
+    save(made, 1, 0.0)
+    during = last_progress(save(made, 2, 1.0))
+    assert [c.step for c in during.held] == [1]  # still being replicated
+    late = TIMING.round + 2
+    made.members.heard(0, late)
+    made.members.heard(1, late)
+    after = last_progress(made.tick(late))
+    assert [c.step for c in after.held] == [2]
+    assert after.complete is not None
+    assert after.complete.step == 2
+
+
+def test_nothing_may_go_while_a_node_is_away():
+    made = in_a_run()
+    save(made, 1, 0.0)
+    save(made, 2, 1.0)
+    made.lost(2, 2.0)
+    assert made.replication is not None
+    assert made.replication.progress().complete is None
+
+
+def test_receipts_of_a_node_that_left_do_not_count():
+    made = in_a_run()
+    save(made, 1, 0.0)
+    made.received(2, msg.Have(at(1), ShardId(0, 0), content("1.0")), 0.0)
+    made.lost(2, 1.0)
+    effects = made.received(1, msg.Have(at(1), ShardId(1, 0), content("1.1")), 1.0)
+    assert fx.Replicated not in kinds(effects)
+    copies = tuple(Copy(at(1), ShardId(r, 0), content(f"1.{r}"), 2) for r in range(2))
+    run = made.run
+    back = made.received(3, hello(1, linked=run, copies=copies), 2.0)
+    assert fx.Replicated in kinds(back)
