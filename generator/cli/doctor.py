@@ -111,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _doctor(args: argparse.Namespace) -> int:
     from generator.doctor.diagnose import diagnose
+    from generator.doctor.snapshot import SnapshotError
     from generator.doctor.wanted import read_wanted
 
     wanted = read_wanted(args.folder) if args.folder else None
@@ -126,7 +127,12 @@ def _doctor(args: argparse.Namespace) -> int:
         snapshot = load(args.replay)
     else:
         snapshot = _look(args, wanted)
-    report = diagnose(snapshot, wanted)
+    try:
+        report = diagnose(snapshot, wanted)
+    except (AttributeError, KeyError, TypeError) as error:
+        if not args.replay:
+            raise
+        raise SnapshotError(f"{args.replay}: a damaged snapshot ({error!r})") from None
     _write(report, args)
     return EXIT_FINDINGS if report.fails(Severity(args.fail_on)) else EXIT_FINE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 from generator.diff.conditions import dig
@@ -81,6 +82,15 @@ def accelerator_of(node: Object) -> str:
     if TPU_LABEL in labels:
         return ACCELERATORS[0]
     return ACCELERATORS[1] if GPU_LABEL in labels else ""
+
+
+def is_multi_host(node: Object) -> bool:
+    """Whether a TPU node is one of several hosts of its slice: 4x4 is more than its own chips."""
+    sides = str(labels_of(node).get(TPU_TOPOLOGY_LABEL, "")).split("x")
+    chips = str(dig(dict(node), "status", "allocatable", ACCELERATORS[0]) or "0")
+    if not chips.isdigit() or not all(side.isdigit() for side in sides):
+        return False
+    return prod(int(side) for side in sides) > int(chips)
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, Any]) -> bool:

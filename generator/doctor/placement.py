@@ -18,11 +18,11 @@ from generator.doctor.objects import (
     JOBSET_LABEL,
     POOL_LABEL,
     REPLICATED_JOB_LABEL,
-    TPU_TOPOLOGY_LABEL,
     Object,
     annotations_of,
     condition,
     is_going,
+    is_multi_host,
     is_true,
     is_usable,
     labels_of,
@@ -32,9 +32,11 @@ from generator.doctor.objects import (
 )
 from generator.findings import Finding, Severity
 
-_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+_E, _W = Severity.ERROR, Severity.WARNING
 _STARTING_S = 60
 """Pods that are younger than this may still find a node."""
+_SCALING_S = 900
+"""Until then an autoscaler may still be making the nodes."""
 
 
 @dataclass(slots=True)
@@ -108,10 +110,7 @@ def stuck_slices(look: Look) -> Iterator[Finding]:
 
 
 def _waits_long(look: Look, part: Slice) -> bool:
-    ages = [
-        look.snapshot.age_s(dig(dict(pod), "metadata", "creationTimestamp")) for pod in part.waiting
-    ]
-    return max(ages) > _STARTING_S
+    return max(_age_s(look, pod) for pod in part.waiting) > _STARTING_S
 
 
 def _wounded_pool(look: Look, part: Slice) -> tuple[str, str, int] | None:
@@ -133,7 +132,23 @@ def _wounded_pool(look: Look, part: Slice) -> tuple[str, str, int] | None:
         for node in look.snapshot.items("nodes")
         if labels_of(node).get(key) == pool and is_usable(node)
     ]
-    return (key, pool, len(usable)) if len(usable) < part.pods else None
+    if len(usable) >= part.pods or _is_growing(look, part, usable):
+        return None
+    return key, pool, len(usable)
+
+
+def _is_growing(look: Look, part: Slice, nodes: list[dict[str, Any]]) -> bool:
+    """Whether the pool's nodes come because of the slice: one is newer than its first pod.
+
+    The nodes that a wounded pool has left are older than the pods that restarted there.
+    """
+    pods = [*part.waiting, *(pod for pods in part.running.values() for pod in pods)]
+    oldest = max(_age_s(look, pod) for pod in pods)
+    return any(_age_s(look, node) < oldest for node in nodes if _age_s(look, node))
+
+
+def _age_s(look: Look, item: Object) -> float:
+    return look.snapshot.age_s(dig(dict(item), "metadata", "creationTimestamp"))
 
 
 def _wounded(look: Look, part: Slice, key: str, pool: str, usable: int) -> Finding:
@@ -155,9 +170,10 @@ def _pending(look: Look, resource: str, parts: list[Slice]) -> Finding:
     pods = [pod for part in parts for pod in part.waiting]
     reasons = {why for pod in pods if (why := _why(pod))}
     names = ", ".join(part.title for part in parts)
+    lasting = max(_age_s(look, pod) for pod in pods) > _SCALING_S
     return look.finding(
         "DOC025",
-        _E,
+        _E if lasting else _W,
         resource,
         f"{len(pods)} pods of {names} have no node, while the job holds its quota: "
         + (some(reasons, 2) or "the scheduler has said nothing"),
@@ -175,11 +191,11 @@ def _why(pod: Object) -> str:
 
 
 def spread_slices(look: Look) -> Iterator[Finding]:
-    """TPU slices whose running pods are on more than one node pool."""
+    """TPU slices of several hosts whose running pods are on more than one node pool."""
     tpu_pools = {
         labels_of(node).get(POOL_LABEL)
         for node in look.snapshot.items("nodes")
-        if TPU_TOPOLOGY_LABEL in labels_of(node)
+        if is_multi_host(node)
     }
     for part in slices(look):
         pools = {pool: pods for pool, pods in part.running.items() if pool}

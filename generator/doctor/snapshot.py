@@ -137,6 +137,7 @@ _WEBHOOK = (
 KEPT: dict[str, tuple[str, ...]] = {
     "nodes": (
         "metadata labels",
+        "metadata creationTimestamp",
         "metadata deletionTimestamp",
         "spec taints",
         "spec unschedulable",
