@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generator.checks.tolerant import read_documents
+from generator.findings import Severity
 
 
 def rules(text):
@@ -68,6 +69,11 @@ def test_a_fault_of_the_layout_is_named_and_mended(text, found, value):
 )
 def test_what_is_odd_but_means_what_it_says_is_left_alone(text):
     assert rules(text) == []
+
+
+def test_a_separator_that_kubectl_still_reads_is_a_warning_only():
+    [finding] = read_documents("a: 1\n--- # next\nb: 2\n", "x.yaml").findings
+    assert finding.severity is Severity.WARNING
 
 
 def test_a_document_that_cannot_be_read_leaves_the_others():
