@@ -18,7 +18,7 @@ from .page import PAGE, TIMELINES, forget_timelines, write_page
 from .planes import SCENARIO_JOBSET, SCENARIO_KUEUE
 
 #: Planes at once. Each needs about 1 GB of memory and waits most of the time.
-WORKERS = 3
+WORKERS = 4
 
 
 def main(arguments: list[str]) -> int:
