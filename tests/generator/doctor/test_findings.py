@@ -326,7 +326,7 @@ CASES = (
         ),
         ("pool-e-0", "odd:NoSchedule is not tolerated"),
     ),
-    Case("DOC011", unready, ("pool-a-0 is 0/5", "PodInitializing")),
+    Case("DOC011", unready, ("1 driver 0/5 (5 × PodInitializing) on pool-a-0",)),
     Case(
         "DOC012",
         denied,
@@ -339,7 +339,7 @@ CASES = (
     Case(
         "DOC020",
         inactive,
-        ("FlavorNotFound", "there is no ResourceFlavor tpu-v6e-slice", "3 workloads wait"),
+        ("FlavorNotFound", "there is no ResourceFlavor tpu-v6e-slice", "waiting: 3 workloads"),
         "ClusterQueue tpu-training-cq",
     ),
     Case(
@@ -388,20 +388,20 @@ CASES = (
     Case(
         "DOC025",
         homeless,
-        ("4 pods of slice slice-1 have no node", "16 Insufficient google.com/tpu"),
+        ("4 pods of slice slice-1 without a node", "16 Insufficient google.com/tpu"),
         f"JobSet default/{LOW}",
     ),
     Case(
         "DOC026",
         patch("nodes", "status/conditions", [condition("Ready", "Unknown")]),
-        ("holds 1 pods",),
+        ("holds 1 pod of jobs",),
         "Node pool-a-0",
         WARNING,
     ),
     Case(
         "DOC030",
         wounded,
-        ("stuck in the wounded pool pool-a: 3 pods run there, 1 wait", "3 usable nodes for 4 pods"),
+        ("stuck in the wounded pool pool-a: 3 of its 4 pods run there", "that has 3 usable nodes"),
         f"JobSet default/{HIGH}",
         fix="cordon -l cloud.google.com/gke-nodepool=pool-a",
     ),
@@ -477,6 +477,24 @@ def test_what_is_not_examined_for_want_of_rights_is_named() -> None:
     assert "stuck slices" in told.message
     assert "spread slices" in told.message
     assert "ClusterQueues" not in told.message
+
+
+def test_a_shortage_in_a_cohort_shows_the_whole_cohort_and_its_holders() -> None:
+    def plant(snapshot: Snapshot) -> None:
+        waits(QUOTA)(snapshot)
+        own = first(snapshot, "clusterqueues")
+        own["spec"]["cohortName"] = "training"
+        peer = json.loads(json.dumps(own))
+        peer["metadata"]["name"] = "peer"
+        peer["status"]["flavorsReservation"][0]["resources"][0]["total"] = "16"
+        snapshot.objects["clusterqueues"].append(peer)
+        borrower = jobset("borrower")
+        snapshot.objects["workloads"].append(fleet.workload(borrower, "16", "peer"))
+
+    (found,) = find(plant, "DOC023")
+    assert "64 of 64 are reserved in ClusterQueue tpu-training-cq" in found.message
+    assert "(cohort training: 80 of 128)" in found.message
+    assert "JobSet default/borrower (16, priority 1000000)" in found.message
 
 
 def test_an_old_event_of_a_pod_that_runs_by_now_is_no_fault() -> None:
