@@ -479,6 +479,97 @@ def test_what_is_not_examined_for_want_of_rights_is_named() -> None:
     assert "ClusterQueues" not in told.message
 
 
+def checks_wait(snapshot: Snapshot) -> None:
+    third = jobset("third")
+    item = fleet.workload(third, "16")
+    item["status"] |= {
+        "conditions": [condition("QuotaReserved")],
+        "admissionChecks": [{"name": "dws", "state": "Pending", "message": "no capacity yet"}],
+    }
+    snapshot.objects["jobsets"].append(third)
+    snapshot.objects["workloads"].append(item)
+
+
+def deactivated(snapshot: Snapshot) -> None:
+    waits("x")(snapshot)
+    snapshot.objects["workloads"][-1]["spec"]["active"] = False
+
+
+def stopped_queue(snapshot: Snapshot) -> None:
+    found = condition("Active", "False", "Stopped", "LocalQueue is stopped")
+    first(snapshot, "localqueues")["status"] = {"conditions": [found]}
+
+
+def leaving_config(snapshot: Snapshot) -> None:
+    first(snapshot, "checkpointconfigurations")["metadata"]["deletionTimestamp"] = fleet.LATELY
+
+
+def conflict(snapshot: Snapshot) -> None:
+    refused_config(snapshot)
+    name = first(snapshot, "checkpointconfigurations")["metadata"]["name"]
+    event = mount_event(name, "default", "nodes have a driver") | {"reason": "Conflict"}
+    snapshot.objects["configevents"].append(event)
+
+
+def untold_bucket(snapshot: Snapshot) -> None:
+    denied(snapshot)
+    snapshot.objects["mountevents"][0]["message"] = "rpc error: code = PermissionDenied desc = no"
+
+
+def bare_crds(snapshot: Snapshot) -> None:
+    snapshot.objects["jobsetdeployments"].clear()
+    snapshot.objects["jobsets"].clear()
+
+
+def gated(snapshot: Snapshot) -> None:
+    homeless(snapshot)
+    for item in snapshot.objects["jobpods"][12:]:
+        item["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/topology"}]
+
+
+MORE = (
+    Case("DOC023", checks_wait, ("dws: Pending no capacity yet",), severity=NOTE),
+    Case("DOC023", deactivated, ("is deactivated",), severity=NOTE),
+    Case("DOC021", stopped_queue, ("inactive (Stopped)",)),
+    Case("DOC015", leaving_config, ("waits for its driver pods",), severity=WARNING),
+    Case("DOC015", conflict, ("Conflict: nodes have a driver",)),
+    Case(
+        "DOC012", untold_bucket, ("access denied",), fix="gs://acme-training-checkpoints --member"
+    ),
+    Case("DOC004", bare_crds, ("nothing shows whether the controller runs",), severity=WARNING),
+    Case("DOC025", gated, ("scheduling gate kueue.x-k8s.io/topology",)),
+    Case("DOC050", drop("jobsets", HIGH), ("not in the cluster",), f"JobSet default/{HIGH}"),
+)
+
+
+@pytest.mark.parametrize("case", MORE, ids=lambda case: f"{case.rule}: {case.says[0][:40]}")
+def test_variants_of_a_fault_are_told_apart(case: Case) -> None:
+    test_a_planted_fault_is_found_and_told(case)
+
+
+@pytest.mark.parametrize("state", ["Completed", "Failed"])
+def test_a_jobset_that_has_ended_needs_no_workload(state: str) -> None:
+    def plant(snapshot: Snapshot) -> None:
+        ended = jobset("ended", **{"kueue.x-k8s.io/priority-class": "gone"})
+        ended["status"] = {"conditions": [condition(state)]}
+        snapshot.objects["jobsets"].append(ended)
+
+    assert find(plant, "DOC024") == []
+    assert find(plant, "DOC040") == []
+
+
+def test_kueue_that_waits_for_orphans_is_not_warned_about() -> None:
+    def plant(snapshot: Snapshot) -> None:
+        mixing(snapshot)
+        text = (
+            "waitForPodsReady: {recoveryTimeout: 60s}\n"
+            "featureGates: {TASFailedNodeReplacement: false}\n"
+        )
+        snapshot.objects["kueueconfig"][0]["data"]["controller_manager_config.yaml"] = text
+
+    assert find(plant, "DOC032") == []
+
+
 def test_a_shortage_in_a_cohort_shows_the_whole_cohort_and_its_holders() -> None:
     def plant(snapshot: Snapshot) -> None:
         waits(QUOTA)(snapshot)
