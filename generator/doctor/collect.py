@@ -74,7 +74,7 @@ def collect(
                 found = answer.result()
             except NoClusterError as error:
                 raise NoClusterError(
-                    f"the API server stopped answering while {read.title} was read "
+                    f"the API server stopped answering on the read of {read.title} "
                     f"({number} of {len(reads)} reads were done): {error}"
                 ) from None
             if isinstance(found, Unread):
