@@ -61,27 +61,28 @@ def collect(
         for version in snapshot.served.get(group, []):
             snapshot.kinds[f"{group}/{version}"] = _kinds(client, group, version)
     reads = [*READS, *singles]
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        answers = {
-            read.key: pool.submit(
-                _read, client, read, snapshot, (api_versions or {}).get(read.group, "")
-            )
+    preferred = api_versions or {}
+    pool = ThreadPoolExecutor(PARALLEL)
+    try:
+        answers = [
+            pool.submit(_read, client, read, snapshot, preferred.get(read.group, ""))
             for read in reads
-        }
-        for number, read in enumerate(reads):
+        ]
+        for number, (read, answer) in enumerate(zip(reads, answers, strict=True)):
             progress(number, len(reads))
             try:
-                answer = answers[read.key].result()
+                found = answer.result()
             except NoClusterError as error:
-                pool.shutdown(cancel_futures=True)
                 raise NoClusterError(
-                    f"the API server stopped answering while {read.title} was read "
+                    f"the API server stopped answering on the read of {read.title} "
                     f"({number} of {len(reads)} reads were done): {error}"
                 ) from None
-            if isinstance(answer, Unread):
-                snapshot.unread.append(answer)
-            elif answer is not None:
-                snapshot.objects[read.key] = answer
+            if isinstance(found, Unread):
+                snapshot.unread.append(found)
+            elif found is not None:
+                snapshot.objects[read.key] = found
+    finally:  # on Ctrl-C too: what has not begun never will
+        pool.shutdown(wait=False, cancel_futures=True)
     return snapshot
 
 

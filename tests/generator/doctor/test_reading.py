@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from generator.cli.main import main
 from generator.doctor import rbac
 from generator.doctor.collect import collect
 from generator.doctor.diagnose import diagnose
@@ -191,7 +192,7 @@ def test_a_refused_kind_is_noted_and_the_rest_is_read() -> None:
     [NoClusterError("connection refused"), RefusedError("ServiceUnavailable", "etcd is away")],
 )
 def test_a_server_that_dies_half_way_ends_the_run(error: Exception) -> None:
-    with pytest.raises(NoClusterError, match=r"stopped answering while workloads\.kueue"):
+    with pytest.raises(NoClusterError, match=r"stopped answering on the read of workloads\.kueue"):
         collect(FakeClient({"/workloads": error}))
 
 
@@ -290,10 +291,36 @@ class TestRoles:
 
 
 def test_a_saved_file_is_readable_by_its_owner_only(tmp_path: Path, fake: FakeKubectl) -> None:
-    from generator.cli.main import main
-
     fake.says('{"gitVersion": "v1.36.3", "groups": [], "items": [], "metadata": {}}')
     target = tmp_path / "seen.json"
     main(["doctor", "--context=prod", f"--kubectl={fake.program}", f"--save={target}"])
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert load(target).context == "prod"
+
+
+DYING = """#!{python}
+import json, sys
+from pathlib import Path
+path = sys.argv[-1]
+if "nodes" in path:
+    sys.stderr.write("The connection to the server was refused - did you specify the right port?\\n")
+    sys.exit(1)
+print(json.dumps({{"gitVersion": "v1.36.3", "groups": [], "items": [], "metadata": {{}}}}))
+"""
+
+
+def test_a_server_that_dies_half_way_is_one_line_and_saves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "kubectl"
+    program.write_text(DYING.format(python=sys.executable))
+    program.chmod(0o700)
+    target = tmp_path / "seen.json"
+    code = main(["doctor", "--context=prod", f"--kubectl={program}", f"--save={target}"])
+    said = capsys.readouterr()
+    assert code == 2
+    assert said.out == ""
+    assert not target.exists()
+    last = said.err.splitlines()[-1]
+    assert "the API server stopped answering on the read of nodes" in last
+    assert last.endswith("nothing was judged")
