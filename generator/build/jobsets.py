@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from generator.build.agent_pod import pod_user
 from generator.build.frameworks import (
     CONTAINER_NAMES,
     checkpoint_arguments,
@@ -13,15 +14,18 @@ from generator.build.frameworks import (
 )
 from generator.build.metadata import metadata
 from generator.build.queues import tolerating, toleration
-from generator.fleet import Fleet
+from generator.fleet import Fleet, RamDisk
 from generator.jobs import Job, jobs_of, pod_priority, queue_priority
 from generator.manifest import Manifest
+from generator.self_hosted import claim_name, directory
 from schemas.catalog import NODE_POOL_LABEL
+from schemas.inventory.self_hosted import Agent
 from schemas.inventory.workloads import Workload
 from schemas.manifests import jobset
 from schemas.manifests.base import TemplateMeta, Toleration
 from schemas.manifests.checkpointing import CSI_DRIVER
 from schemas.manifests.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
+from schemas.quantity import format_quantity
 
 GROUP_NAME_SINCE = (0, 9)
 """JobSet's first minor with ``replicatedJobs[].groupName``."""
@@ -144,11 +148,29 @@ def _pod(fleet: Fleet, job: Job) -> PodSpec:
         dns_policy="ClusterFirstWithHostNet" if job.host_network else None,
         node_selector=_node_selector(job) or None,
         tolerations=_tolerations(job) or None,
-        security_context={"seccompProfile": {"type": "RuntimeDefault"}},
+        security_context=_security_context(fleet, job),
         termination_grace_period_seconds=job.setting("termination_grace_period_seconds"),
         containers=[_container(fleet, job)],
-        volumes=_volumes(job) or None,
+        volumes=_volumes(fleet, job) or None,
     )
+
+
+def _ram_disk(fleet: Fleet, job: Job) -> RamDisk | None:
+    """The RAM disk that a job's pods save to."""
+    if not job.checkpointed or job.spec.checkpoint is None:
+        return None
+    return fleet.ram_disks.get(job.spec.checkpoint.configuration)
+
+
+def _agent(fleet: Fleet, job: Job) -> Agent | None:
+    """The self-hosted agent that a job's pods share their RAM disk with."""
+    disk = _ram_disk(fleet, job)
+    return disk.spec.agent if disk else None
+
+
+def _security_context(fleet: Fleet, job: Job) -> dict[str, Any]:
+    agent = _agent(fleet, job)
+    return (pod_user(agent) if agent else {}) | {"seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def _node_selector(job: Job) -> dict[str, str]:
@@ -170,13 +192,13 @@ def _container(fleet: Fleet, job: Job) -> Container:
         args=[*job.setting("args"), *checkpoint_arguments(fleet, job)] or None,
         working_dir=job.setting("working_dir"),
         env=environment(job) or None,
-        resources=_resources(job),
-        volume_mounts=_volume_mounts(job) or None,
+        resources=_resources(fleet, job),
+        volume_mounts=_volume_mounts(fleet, job) or None,
         security_context={"allowPrivilegeEscalation": False},
     )
 
 
-def _resources(job: Job) -> ResourceRequirements | None:
+def _resources(fleet: Fleet, job: Job) -> ResourceRequirements | None:
     """Accelerators and memory as request and limit, cpu as a request only."""
     asked = job.setting("resources")
     limits: dict[str, str] = {}
@@ -187,6 +209,11 @@ def _resources(job: Job) -> ResourceRequirements | None:
     if asked is not None and asked.ephemeral_storage is not None:
         limits["ephemeral-storage"] = asked.ephemeral_storage
     requests = dict(limits)
+    disk = _ram_disk(fleet, job)
+    if disk is not None and disk.self_hosted and job.memory is not None:
+        # Linux charges a page of a tmpfs to the pod that wrote it. The agent requests the RAM disk,
+        # so the pod's request is its own memory; its limit must leave room for what it saves.
+        limits["memory"] = format_quantity(job.memory + disk.bytes, binary=True)
     if asked is not None and asked.cpu is not None:
         requests = {"cpu": asked.cpu, **requests}
     if not requests:
@@ -194,9 +221,13 @@ def _resources(job: Job) -> ResourceRequirements | None:
     return ResourceRequirements(limits=limits or None, requests=requests)
 
 
-def _volumes(job: Job) -> list[dict[str, Any]]:
+def _volumes(fleet: Fleet, job: Job) -> list[dict[str, Any]]:
     volumes: list[dict[str, Any]] = []
-    if job.checkpointed:
+    disk = _ram_disk(fleet, job)
+    if disk is not None and disk.self_hosted:
+        claim = {"claimName": claim_name(disk.name)}
+        volumes.append({"name": "checkpoint", "persistentVolumeClaim": claim})
+    elif job.checkpointed:
         volumes.append({"name": "checkpoint", "csi": {"driver": CSI_DRIVER}})
     size = job.setting("shared_memory")
     if size is not None:
@@ -206,10 +237,13 @@ def _volumes(job: Job) -> list[dict[str, Any]]:
     return [*volumes, *job.setting("volumes")]
 
 
-def _volume_mounts(job: Job) -> list[dict[str, Any]]:
+def _volume_mounts(fleet: Fleet, job: Job) -> list[dict[str, Any]]:
     mounts: list[dict[str, Any]] = []
     if job.checkpointed and job.spec.checkpoint is not None:
-        mounts.append({"name": "checkpoint", "mountPath": job.spec.checkpoint.directory})
+        disk = _ram_disk(fleet, job)
+        inside = {"subPath": directory(disk.name)} if disk and disk.self_hosted else {}
+        path = job.spec.checkpoint.directory
+        mounts.append({"name": "checkpoint", "mountPath": path, **inside})
     if job.setting("shared_memory") is not None:
         mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})
     return [*mounts, *job.setting("volume_mounts")]
