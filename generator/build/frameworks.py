@@ -17,8 +17,9 @@ from schemas.manifests.core import EnvVar
 CONTAINER_NAMES = {"jax": "jax-tpu", "pytorch": "pytorch", "custom": "main"}
 MASTER_PORT = 29500
 
-_JOBSET_NAME_LABEL = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
-_COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+JOBSET_NAME_LABEL = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
+COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+JOB_INDEX_LABEL = "metadata.labels['jobset.sigs.k8s.io/job-index']"
 
 
 def field_variable(name: str, path: str) -> EnvVar:
@@ -110,8 +111,8 @@ def environment(job: Job) -> list[EnvVar]:
     if job.spec.framework == "pytorch" and (job.own is None or job.checkpointed):
         first = f"$(JOBSET_NAME)-{job.name}-0-0.$(JOBSET_NAME)"
         derived = [
-            field_variable("JOBSET_NAME", _JOBSET_NAME_LABEL),
-            field_variable("NODE_RANK", _COMPLETION_INDEX),
+            field_variable("JOBSET_NAME", JOBSET_NAME_LABEL),
+            field_variable("NODE_RANK", COMPLETION_INDEX),
             EnvVar(name="NNODES", value=str(job.parallelism)),
             EnvVar(name="MASTER_ADDR", value=first),
             EnvVar(name="MASTER_PORT", value=str(MASTER_PORT)),

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from generator.build.agent_pod import pod_user
+from generator.build.checkpoint_volume import (
+    checkpoint_mount,
+    checkpoint_volume,
+    memory_limit,
+    rank_containers,
+    shared_user,
+)
 from generator.build.frameworks import (
     CONTAINER_NAMES,
     checkpoint_arguments,
@@ -14,18 +20,14 @@ from generator.build.frameworks import (
 )
 from generator.build.metadata import metadata
 from generator.build.queues import tolerating, toleration
-from generator.fleet import Fleet, RamDisk
+from generator.fleet import Fleet
 from generator.jobs import Job, jobs_of, pod_priority, queue_priority
 from generator.manifest import Manifest
-from generator.self_hosted import claim_name, directory
 from schemas.catalog import NODE_POOL_LABEL
-from schemas.inventory.self_hosted import Agent
 from schemas.inventory.workloads import Workload
 from schemas.manifests import jobset
 from schemas.manifests.base import TemplateMeta, Toleration
-from schemas.manifests.checkpointing import CSI_DRIVER
 from schemas.manifests.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
-from schemas.quantity import format_quantity
 
 GROUP_NAME_SINCE = (0, 9)
 """JobSet's first minor with ``replicatedJobs[].groupName``."""
@@ -148,29 +150,12 @@ def _pod(fleet: Fleet, job: Job) -> PodSpec:
         dns_policy="ClusterFirstWithHostNet" if job.host_network else None,
         node_selector=_node_selector(job) or None,
         tolerations=_tolerations(job) or None,
-        security_context=_security_context(fleet, job),
+        security_context=shared_user(fleet, job),
         termination_grace_period_seconds=job.setting("termination_grace_period_seconds"),
+        init_containers=rank_containers(fleet, job) or None,
         containers=[_container(fleet, job)],
         volumes=_volumes(fleet, job) or None,
     )
-
-
-def _ram_disk(fleet: Fleet, job: Job) -> RamDisk | None:
-    """The RAM disk that a job's pods save to."""
-    if not job.checkpointed or job.spec.checkpoint is None:
-        return None
-    return fleet.ram_disks.get(job.spec.checkpoint.configuration)
-
-
-def _agent(fleet: Fleet, job: Job) -> Agent | None:
-    """The self-hosted agent that a job's pods share their RAM disk with."""
-    disk = _ram_disk(fleet, job)
-    return disk.spec.agent if disk else None
-
-
-def _security_context(fleet: Fleet, job: Job) -> dict[str, Any]:
-    agent = _agent(fleet, job)
-    return (pod_user(agent) if agent else {}) | {"seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def _node_selector(job: Job) -> dict[str, str]:
@@ -209,11 +194,7 @@ def _resources(fleet: Fleet, job: Job) -> ResourceRequirements | None:
     if asked is not None and asked.ephemeral_storage is not None:
         limits["ephemeral-storage"] = asked.ephemeral_storage
     requests = dict(limits)
-    disk = _ram_disk(fleet, job)
-    if disk is not None and disk.self_hosted and job.memory is not None:
-        # Linux charges a page of a tmpfs to the pod that wrote it. The agent requests the RAM disk,
-        # so the pod's request is its own memory; its limit must leave room for what it saves.
-        limits["memory"] = format_quantity(job.memory + disk.bytes, binary=True)
+    limits |= memory_limit(fleet, job)
     if asked is not None and asked.cpu is not None:
         requests = {"cpu": asked.cpu, **requests}
     if not requests:
@@ -223,12 +204,8 @@ def _resources(fleet: Fleet, job: Job) -> ResourceRequirements | None:
 
 def _volumes(fleet: Fleet, job: Job) -> list[dict[str, Any]]:
     volumes: list[dict[str, Any]] = []
-    disk = _ram_disk(fleet, job)
-    if disk is not None and disk.self_hosted:
-        claim = {"claimName": claim_name(disk.name)}
-        volumes.append({"name": "checkpoint", "persistentVolumeClaim": claim})
-    elif job.checkpointed:
-        volumes.append({"name": "checkpoint", "csi": {"driver": CSI_DRIVER}})
+    if job.checkpointed:
+        volumes.append(checkpoint_volume(fleet, job))
     size = job.setting("shared_memory")
     if size is not None:
         volumes.append(
@@ -239,11 +216,8 @@ def _volumes(fleet: Fleet, job: Job) -> list[dict[str, Any]]:
 
 def _volume_mounts(fleet: Fleet, job: Job) -> list[dict[str, Any]]:
     mounts: list[dict[str, Any]] = []
-    if job.checkpointed and job.spec.checkpoint is not None:
-        disk = _ram_disk(fleet, job)
-        inside = {"subPath": directory(disk.name)} if disk and disk.self_hosted else {}
-        path = job.spec.checkpoint.directory
-        mounts.append({"name": "checkpoint", "mountPath": path, **inside})
+    if job.checkpointed:
+        mounts.append(checkpoint_mount(fleet, job))
     if job.setting("shared_memory") is not None:
         mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})
     return [*mounts, *job.setting("volume_mounts")]

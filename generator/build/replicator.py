@@ -148,7 +148,7 @@ def _network(disk: RamDisk, agent: Agent) -> list[KubernetesObject]:
         Service(
             metadata=metadata("Service", name, agent.namespace, labels=labels(disk)),
             spec=ServiceSpec(
-                cluster_ip="None",
+                clusterIP="None",
                 # An agent answers for itself before its first probe.
                 publish_not_ready_addresses=True,
                 selector=labels(disk),

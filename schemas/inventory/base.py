@@ -192,12 +192,20 @@ Image = Annotated[str, AfterValidator(_image)]
 AbsolutePath = Annotated[str, AfterValidator(_path)]
 
 
+def _data_key(value: str) -> str:
+    if not re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", value) or value.startswith(".."):
+        raise fault(
+            f"{value!r} is no key of a Secret or ConfigMap", "use letters, digits, '-', '_' and '.'"
+        )
+    return value
+
+
 class KeyRef(InventoryModel):
     """A key of a Secret or ConfigMap."""
 
     name: ObjectName
     """The object's name."""
-    key: str
+    key: Annotated[str, AfterValidator(_data_key)]
     """The key in it."""
 
 

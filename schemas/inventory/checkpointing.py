@@ -147,7 +147,7 @@ class Checkpointing(InventoryModel):
     """The node pool that the RAM disks are on; every pool of the same machine type gets them
     too."""
     tolerations: tuple[Toleration, ...] = Field(default=(), strict=False)
-    """Further tolerations of the driver or agent; those of the pool's taints follow from the pool."""
+    """Further tolerations of driver or agent; those of the pool's taints follow from the pool."""
     mount_options: tuple[str, ...] = Field(default=RECOMMENDED_MOUNT_OPTIONS, strict=False)
     """Cloud Storage FUSE mount options; the recommended ones unless given. ``gke`` only."""
     csi_ephemeral_limit: Memory | None = None

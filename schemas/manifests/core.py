@@ -76,6 +76,7 @@ class PodSpec(ManifestModel):
     scheduler_name: str | None = None
     security_context: dict[str, Any] | None = None
     termination_grace_period_seconds: int | None = None
+    init_containers: list[Container] | None = None
     containers: list[Container]
     volumes: list[dict[str, Any]] | None = None
 
