@@ -10,6 +10,7 @@ from generator.build.frameworks import field_variable
 from generator.fleet import Fleet, RamDisk
 from generator.self_hosted import ACCOUNT, NAME, claim_name, directory, service_name
 from schemas.catalog import MACHINE_LABEL
+from schemas.inventory.base import KeyRef
 from schemas.inventory.self_hosted import Agent
 from schemas.manifests.core import Container, PodSpec, ResourceRequirements
 from schemas.quantity import format_quantity
@@ -84,13 +85,10 @@ def arguments(disk: RamDisk, agent: Agent) -> list[str]:
     """The agent's command line, in the words of ``stowplan-replicator agent --help``."""
     place = f"gs://{disk.spec.bucket}" + (f"/{disk.spec.directory}" if disk.spec.directory else "")
     service = f"{service_name(disk.name)}.{agent.namespace}.svc:{agent.port}"
-    credentials = "platform"  # the pod's own identity, by workload identity
-    if agent.credentials_secret is not None:
-        credentials = f"{CREDENTIALS_FOLDER}/{agent.credentials_secret.key}"
     options = {
         "local-dir": RAM_DISK,
         "backup": place,
-        "backup-credentials": credentials,
+        "backup-credentials": backup_credentials(agent),
         "platform": "kubernetes",
         "namespace": agent.namespace,
         "service": service,
@@ -103,6 +101,28 @@ def arguments(disk: RamDisk, agent: Agent) -> list[str]:
     if agent.bandwidth is not None:
         options["bandwidth"] = agent.bandwidth
     return ["agent", *(f"--{name}={value}" for name, value in options.items())]
+
+
+def backup_credentials(agent: Agent | None) -> str:
+    """What ``--backup-credentials`` is given: a mounted file, or the pod's own identity."""
+    if agent is None or agent.credentials_secret is None:
+        return "platform"  # workload identity
+    return f"{CREDENTIALS_FOLDER}/{agent.credentials_secret.key}"
+
+
+def secret_volume(name: str, reference: KeyRef) -> dict[str, Any]:
+    """One key of a Secret as a file that the pod's group may read.
+
+    The agent refuses a key that everybody may read; ``fsGroup`` makes this one readable to it.
+    """
+    return {
+        "name": name,
+        "secret": {
+            "secretName": reference.name,
+            "defaultMode": OWNER_AND_GROUP_READ,
+            "items": [{"key": reference.key, "path": reference.key}],
+        },
+    }
 
 
 def _resources(disk: RamDisk, agent: Agent) -> ResourceRequirements:
@@ -128,21 +148,10 @@ def _mounts(disk: RamDisk, agent: Agent) -> list[dict[str, Any]]:
 
 
 def _volumes(disk: RamDisk, agent: Agent) -> list[dict[str, Any]]:
-    secrets = {"key": agent.key_secret}
-    if agent.credentials_secret is not None:
-        secrets["credentials"] = agent.credentials_secret
-    return [
+    volumes: list[dict[str, Any]] = [
         {"name": "ram-disk", "persistentVolumeClaim": {"claimName": claim_name(disk.name)}},
-        *(
-            {
-                "name": name,
-                "secret": {
-                    "secretName": reference.name,
-                    # The agent refuses a key that everybody may read; fsGroup makes it readable.
-                    "defaultMode": OWNER_AND_GROUP_READ,
-                    "items": [{"key": reference.key, "path": reference.key}],
-                },
-            }
-            for name, reference in secrets.items()
-        ),
+        secret_volume("key", agent.key_secret),
     ]
+    if agent.credentials_secret is not None:
+        volumes.append(secret_volume("credentials", agent.credentials_secret))
+    return volumes

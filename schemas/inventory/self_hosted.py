@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from schemas.inventory.base import (
     AbsolutePath,
@@ -65,3 +65,11 @@ class Agent(InventoryModel):
     """Cores that the scheduler keeps for the agent."""
     memory: RamDiskSize = "1Gi"
     """Memory of the agent itself, beside the RAM disk."""
+
+    @model_validator(mode="after")
+    def _two_ports(self) -> Self:
+        if self.port == self.metrics_port:
+            raise fault(
+                f"port and metricsPort are both {self.port}", "write two different port numbers"
+            )
+        return self
