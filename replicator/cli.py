@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from replicator import agent_cli, backup_cli
+from replicator import agent_cli, backup_cli, ranks_cli
 from replicator.demo import bench
 from replicator.demo import cli as demo_cli
 from replicator.simulate import cli as simulate_cli
@@ -24,6 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
     demo_cli.add_commands(subparsers)
     simulate_cli.add_commands(subparsers)
     bench.add_commands(subparsers)
+    ranks_cli.add_commands(subparsers)
     return parser
 
 

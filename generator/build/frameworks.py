@@ -17,11 +17,13 @@ from schemas.manifests.core import EnvVar
 CONTAINER_NAMES = {"jax": "jax-tpu", "pytorch": "pytorch", "custom": "main"}
 MASTER_PORT = 29500
 
-_JOBSET_NAME_LABEL = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
-_COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+JOBSET_NAME_LABEL = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
+COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+JOB_INDEX_LABEL = "metadata.labels['jobset.sigs.k8s.io/job-index']"
 
 
-def _field(name: str, path: str) -> EnvVar:
+def field_variable(name: str, path: str) -> EnvVar:
+    """An environment variable that holds a field of the pod."""
     return EnvVar(name=name, value_from={"fieldRef": {"apiVersion": "v1", "fieldPath": path}})
 
 
@@ -109,8 +111,8 @@ def environment(job: Job) -> list[EnvVar]:
     if job.spec.framework == "pytorch" and (job.own is None or job.checkpointed):
         first = f"$(JOBSET_NAME)-{job.name}-0-0.$(JOBSET_NAME)"
         derived = [
-            _field("JOBSET_NAME", _JOBSET_NAME_LABEL),
-            _field("NODE_RANK", _COMPLETION_INDEX),
+            field_variable("JOBSET_NAME", JOBSET_NAME_LABEL),
+            field_variable("NODE_RANK", COMPLETION_INDEX),
             EnvVar(name="NNODES", value=str(job.parallelism)),
             EnvVar(name="MASTER_ADDR", value=first),
             EnvVar(name="MASTER_PORT", value=str(MASTER_PORT)),
@@ -124,7 +126,7 @@ def _variable(name: str, value: Any) -> EnvVar:
     if value.value is not None:
         return EnvVar(name=name, value=value.value)
     if value.field is not None:
-        return _field(name, value.field)
+        return field_variable(name, value.field)
     source = "secretKeyRef" if value.secret is not None else "configMapKeyRef"
     reference = value.secret or value.config_map
     return EnvVar(name=name, value_from={source: {"name": reference.name, "key": reference.key}})
