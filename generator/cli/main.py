@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("generator.cli.diff", "say what a change of compiled/ does to running clusters"),
     "bootstrap": (
         "generator.cli.bootstrap",
-        "print what a cluster needs before its first manifest, as gcloud, Terraform or KCC",
+        "print what a cluster needs beforehand: gcloud, Terraform, KCC",
     ),
     "explain": ("generator.cli.explain", "explain a rule, or list all of them"),
     "init": ("generator.cli.init", "write a small working tree of your own"),

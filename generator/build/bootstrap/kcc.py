@@ -52,17 +52,19 @@ def files(plan: Plan) -> dict[str, str]:
 
 
 def _member(plan: Plan, binding: Binding) -> dict[str, Any]:
-    # A bucket's name may hold '_', which an object's may not.
+    # A bucket's name may hold '_', which an object's may not; an object's spec cannot be updated,
+    # so the role is part of the name.
     bucket = binding.bucket.replace("_", "-")
+    role = binding.role.rpartition(".")[2].lower()
     return {
         "apiVersion": "iam.cnrm.cloud.google.com/v1beta1",
         "kind": "IAMPolicyMember",
         "metadata": {
-            "name": f"{bucket}.{binding.key}",
+            "name": f"{bucket}.{binding.key}.{role}",
             "labels": {"app.kubernetes.io/managed-by": "stowplan"},
             "annotations": {
                 "cnrm.cloud.google.com/project-id": plan.project,
-                # Taking a role away stops every backup of the project; a person does that.
+                # The principal is that of every cluster of the project: a person takes it away.
                 "cnrm.cloud.google.com/deletion-policy": "abandon",
             },
         },
