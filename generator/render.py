@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from generator.build import bootstrap, build
+from generator.build import bootstrap, build, flux
 from generator.build.controllers import component, jobset_patch
 from generator.build.facts import facts
 from generator.build.index import index
@@ -16,6 +16,7 @@ from generator.checks.refs import unstamped
 from generator.emit_yaml import dump, dump_list
 from generator.findings import Finding, Location, Severity
 from generator.fleet import Fleet
+from generator.gitops import Member, member
 from generator.inventory import Classes, Rendered, Tree, yaml_finding
 from generator.manifest import LAYERS, Manifest
 from generator.problems import Problem, located
@@ -38,6 +39,7 @@ class ClusterFiles:
         manifests: the objects behind the files.
         sources: inventory files that made it, relative to the tree's root.
         libraries: files that its overlays may import.
+        member: what the whole fleet's objects need to know of it.
     """
 
     cluster: str
@@ -46,6 +48,7 @@ class ClusterFiles:
     manifests: list[Manifest] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
+    member: Member | None = None
 
     @property
     def failed(self) -> bool:
@@ -73,11 +76,14 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
         folder = tree.folder / "overlays"
         result.libraries = [tree.shown(p) for p in sorted(folder.rglob("*")) if p.is_file()]
     result.manifests = [named(manifest) for manifest in manifests]
+    if flux.is_used(fleet):
+        result.manifests = [flux.marked(manifest) for manifest in result.manifests]
     if result.failed:
         return result
     texts = {manifest.path: dump(manifest.body) for manifest in result.manifests}
     result.findings += _checked(tree, rendered, cluster_facts, result.manifests, texts)
     if not result.failed:
+        result.member = member(fleet, result.manifests)
         result.files = _files(tree, classes, rendered, fleet, cluster_facts, result, texts)
         for path, text in result.files.items():
             result.findings += unstamped(rendered.name, path, text)
@@ -157,6 +163,8 @@ def _files(
     files["controllers/jobset-controller-resources.yaml"] = header("") + dump_list(jobset_patch())
     for path, text in bootstrap.bootstrap_files(fleet).items():
         files[path] = bootstrap.with_header(header(*bootstrap.SECTIONS), text)
+    for path, text in flux.files(fleet, by_layer).items():
+        files[path] = header("cluster", "gitops") + text
     files["README.md"] = index(
         fleet, by_layer, result.sources, [path for path in files if path.startswith("bootstrap/")]
     )
