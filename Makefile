@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile test check lint bench codegen lock clean
+.PHONY: help setup compile test clients e2e check lint bench codegen lock clean
 
 help: ## Show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,10 +25,18 @@ compile: $(STAMP) ## Render the inventory into compiled/
 	@$(BIN)/stowplan compile
 
 test: $(STAMP) ## Run every test that needs no cluster
-	@$(BIN)/python -m pytest -n auto
+	@$(BIN)/python -m tests.policies.conftest_binary
+	@$(BIN)/python -m pytest -n auto -m "not e2e"
 
-check: $(STAMP) ## Say whether compiled/ is what the inventory makes
+clients: $(STAMP) ## Save and restore with real Orbax and real torch (installs them once)
+	@$(BIN)/python -m tests.replicator.real_clients
+
+e2e: $(STAMP) ## Play the fleet on a real control plane (builds it once; needs Go)
+	@$(BIN)/python -m tests.e2e
+
+check: $(STAMP) ## Say whether compiled/ is what the inventory makes, and judge it
 	@$(BIN)/stowplan compile --check
+	@$(BIN)/stowplan check compiled
 
 lint: $(STAMP) ## Style, import rules and types
 	@$(BIN)/ruff check .
@@ -36,12 +44,16 @@ lint: $(STAMP) ## Style, import rules and types
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
-bench: $(STAMP) ## Time compile against kapitan compile (minutes)
+bench: $(STAMP) ## Time compile against kapitan compile, and the diff of a large fleet (minutes)
 	@$(BIN)/python -m benchmarks.compile
+	@$(BIN)/python -m benchmarks.diff.bench
 
-codegen: $(STAMP) ## Renew everything that is derived: compiled/, JSON Schema
-	@$(BIN)/stowplan compile --quiet
+codegen: $(STAMP) ## Renew everything that is derived: schemas, rule pages, compiled/
+	@$(BIN)/python -m schemas.kinds.codegen
 	@$(BIN)/stowplan schema > schemas/inventory.schema.json
+	@$(BIN)/python -m generator.checks.rule_docs
+	@$(BIN)/python -m generator.diff.reference > docs/impact.md
+	@$(BIN)/stowplan compile --quiet
 
 lock: ## Renew requirements.lock from pyproject.toml (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -284,6 +284,7 @@ class _Worker:
         inputs = list(dict.fromkeys([*built.sources, *built.libraries]))
         staged = self._output.stage(built.cluster, built.files, inputs)
         staged.member = built.member
+        staged.day = built.day
         return staged, built.findings
 
 

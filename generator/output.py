@@ -39,6 +39,7 @@ class Staged:
         foreign: files in its folder that stowplan did not write.
         sources: the inventory files that it was made from.
         member: what the whole fleet's objects need to know of it.
+        day: the only day on which it is known to be right, empty for every day.
     """
 
     cluster: str
@@ -49,6 +50,7 @@ class Staged:
     foreign: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     member: Member | None = None
+    day: str = ""
 
 
 def is_ours(path: str) -> bool:

@@ -40,6 +40,7 @@ class ClusterFiles:
         sources: inventory files that made it, relative to the tree's root.
         libraries: files that its overlays may import.
         member: what the whole fleet's objects need to know of it.
+        day: the day on which its waivers were judged, empty if it has none.
     """
 
     cluster: str
@@ -49,6 +50,7 @@ class ClusterFiles:
     sources: list[str] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
     member: Member | None = None
+    day: str = ""
 
     @property
     def failed(self) -> bool:
@@ -64,6 +66,8 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
     if fleet is None:
         return result
     result.findings += _located(tree, rendered, _without_bootstrap(fleet))
+    if fleet.spec.waivers:
+        result.day = date.today().isoformat()
     manifests = build(fleet)
     cluster_facts = facts(fleet)
     for overlay in fleet.spec.overlays:

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,9 @@ class State:
     def is_current(self, cluster: str, output: Output) -> bool:
         """Whether a cluster's inputs and outputs are as the last run left them."""
         entry = self._clusters.get(cluster)
-        if entry is None or not all(self._unchanged(path) for path in entry["inputs"]):
+        if entry is None or entry["day"] not in ("", date.today().isoformat()):
+            return False
+        if not all(self._unchanged(path) for path in entry["inputs"]):
             return False
         return bool(self._outputs(output, cluster) == entry["outputs"])
 
@@ -141,6 +144,7 @@ class State:
                 "outputs": self._outputs(output, staged.cluster),
                 "foreign": staged.foreign,
                 "member": staged.member.to_row() if staged.member else None,
+                "day": staged.day,
                 "findings": [asdict(finding) for finding in findings],
             }
         try:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from generator.findings import path_text
+from generator.foreign_keys import ours
 from generator.problems import Problem
 from generator.spelling import nearest
 from schemas.inventory import FOREIGN_KEYS, Parameters
@@ -107,7 +108,10 @@ def _unknown_key(path: tuple[str | int, ...]) -> Problem:
     known = sorted(_keys_at(tuple(parent)))
     near = nearest(str(key), known)
     where = path_text(tuple(parent)) or "parameters"
-    if near:
+    carried = ours(str(parent[0]), str(key)) if parent else None
+    if carried:
+        fix = f"write {carried}"
+    elif near:
         fix = f"write {near}"
     elif not parent:
         fix = f"the sections are {', '.join(known)}; your own variables go under vars"

@@ -25,6 +25,7 @@ from replicator.core.model import Timing
 from replicator.credentials import StorageConfigError
 from replicator.errors import ReplicatorError
 from replicator.platform.base import Platform
+from replicator.platform.gke import GkePlatform
 from replicator.platform.kubernetes import KubernetesPlatform
 from replicator.platform.static import StaticPlatform
 
@@ -52,7 +53,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     agent.add_argument("--local-dir", required=True, type=Path, metavar="DIR")
     agent.add_argument("--backup", metavar="URL", help="where backups go (see backups --help)")
     agent.add_argument("--backup-credentials", metavar="FILE")
-    agent.add_argument("--platform", choices=("static", "kubernetes"), default="static")
+    agent.add_argument("--platform", choices=("static", "kubernetes", "gke"), default="static")
     agent.add_argument("--peers", type=Path, metavar="FILE", help="agents, for --platform static")
     agent.add_argument(
         "--namespace", metavar="NAME", help="of the Lease, for --platform kubernetes"
@@ -95,6 +96,12 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def _settings(arguments: argparse.Namespace) -> AgentSettings:
+    if arguments.bind in ("0.0.0.0", "::") and not arguments.advertise:
+        raise StorageConfigError(
+            f"--bind {arguments.bind} needs --advertise HOST:PORT, the address that peers can reach"
+        )
+    if arguments.advertise:
+        split_address(arguments.advertise)
     storage = None
     if arguments.backup is not None:
         storage = open_storage(arguments)
@@ -130,6 +137,8 @@ def _platform(arguments: argparse.Namespace) -> Platform:
         if arguments.peers is None:
             raise StorageConfigError("--platform static needs --peers FILE")
         return StaticPlatform(arguments.peers, arguments.job_uid)
+    if arguments.platform == "gke":
+        return GkePlatform(arguments.job_uid)
     return KubernetesPlatform.in_cluster(arguments.namespace, arguments.job_uid, arguments.service)
 
 

@@ -134,8 +134,7 @@ def build_index(
         time: of the backup.
         files: what is there.
         nodes: world size to expect of a backup without manifests; None takes it from the ranks
-        found,
-            which cannot tell that the highest ranks are missing.
+            found, which cannot tell that the highest ranks are missing.
         workers_per_node: likewise.
     """
     by_step: dict[int, _Found] = defaultdict(_Found)

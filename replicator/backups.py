@@ -13,10 +13,10 @@ import asyncio
 import datetime
 import json
 import tempfile
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from replicator.backup_index import (
     BackupFiles,
@@ -26,7 +26,9 @@ from replicator.backup_index import (
     small_files,
 )
 from replicator.backup_seal import BackupSeal
+from replicator.concurrency import gather
 from replicator.config import is_safe_job_name
+from replicator.content import make_folders, new_file
 from replicator.digest import ShardContent, orbax_hash, read_content, reference_hash
 from replicator.errors import ProtocolError
 from replicator.manifest import MAX_MANIFEST_BYTES, ManifestFile, ShardManifest
@@ -42,8 +44,6 @@ from replicator.protocol import (
     parse_restore_version,
 )
 from replicator.storage import BackupTierError, ObjectStorage, StoredDataError
-
-T = TypeVar("T")
 
 PARALLEL_OBJECTS: Final = 64
 """Small objects read or written at the same time."""
@@ -128,7 +128,7 @@ class JobBackups:
         if not listing:
             raise BackupNotFoundError(f"job {self.job_name} has no backup {backup}")
         names = small_files(self.job_name, listing)
-        contents = await _gather(PARALLEL_OBJECTS, (self._small(prefix, name) for name in names))
+        contents = await gather(PARALLEL_OBJECTS, (self._small(prefix, name) for name in names))
         return BackupFiles(listing, dict(zip(names, contents, strict=True)))
 
     async def _small(self, prefix: str, name: str) -> bytes | None:
@@ -174,7 +174,10 @@ class JobBackups:
         Raises:
             StoredDataError: missing or not as saved.
             OrbaxHashUnavailableError: an Orbax shard of the reference, and no tensorstore to
-            check it. StorageError: it could not be read. OSError: it could not be written.
+                check it.
+            StorageError: it could not be read.
+            DataError: a link on the way to the destination.
+            OSError: it could not be written.
         """
         stored = step.shards.get((node_rank, worker))
         if stored is None:
@@ -203,25 +206,15 @@ class JobBackups:
         destination: Path,
     ) -> None:
         files = list(files)
-        is_single = [file.path for file in files] == [""]
-        if not is_single:
-            folders = {destination / d for d in directories}
-            folders |= {(destination / file.path).parent for file in files}
-            destination.mkdir()
-            for folder in sorted(folders):
-                folder.mkdir(parents=True, exist_ok=True)
-        await _gather(
-            PARALLEL_FILES,
-            (
-                self._storage.read_file(
-                    f"{source}/{file.path}" if file.path else source,
-                    destination / file.path if file.path else destination,
-                    size=file.size,
-                    digest=file.blake3 or None,
-                )
-                for file in files
-            ),
-        )
+        if [file.path for file in files] != [""]:
+            folders = {*directories, *(file.path.rpartition("/")[0] for file in files)} - {""}
+            make_folders(destination, folders)
+        await gather(PARALLEL_FILES, (self._fetch(source, file, destination) for file in files))
+
+    async def _fetch(self, source: str, file: ManifestFile, destination: Path) -> None:
+        path = f"{source}/{file.path}" if file.path else source
+        with new_file(destination, file.path) as fd:
+            await self._storage.read_into(path, fd, size=file.size, digest=file.blake3 or None)
 
     async def verify(self, backup: str, step: BackupStep) -> tuple[str, ...]:
         """Read all data of one step and compare it with what was saved; nothing is kept.
@@ -248,7 +241,7 @@ class JobBackups:
             with tempfile.TemporaryDirectory(prefix="verify-") as scratch:
                 await self.download_shard(backup, step, *key, Path(scratch) / "data")
             return
-        await _gather(
+        await gather(
             PARALLEL_FILES,
             (
                 self._storage.hash_file(
@@ -277,7 +270,7 @@ class JobBackups:
         )
         target = f"{prefix}/{data_name(manifest.storage_name)}"
         await self._storage.write_bytes(f"{prefix}/{BACKUP_FORMAT_FILE}", BACKUP_FORMAT)
-        await _gather(
+        await gather(
             PARALLEL_FILES,
             (
                 self._storage.write_file(
@@ -316,7 +309,7 @@ class JobBackups:
         index = build_index(self.job_name, backup, _time_of(backup), after)
         if not index.complete:
             raise BackupIncompleteError(self.job_name, backup, index.problems)
-        await _gather(
+        await gather(
             PARALLEL_OBJECTS,
             (self._storage.write_bytes(f"{prefix}/{n}", text) for n, text in planned.items()),
         )
@@ -398,26 +391,3 @@ def _check_reference_data(path: Path, stored: str) -> ShardContent:
     if found != stored:
         raise StoredDataError(f"{stored}.data: its content hashes to {found}")
     return content
-
-
-async def _gather(limit: int, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Results in order, at most `limit` running; the first error stops the rest and is raised.
-
-    The coroutines are taken one by one as there is room: give a generator.
-    """
-    results: dict[int, T] = {}
-    waiting = iter(enumerate(coroutines))
-
-    async def work() -> None:
-        for index, coroutine in waiting:
-            results[index] = await coroutine
-
-    tasks = [asyncio.ensure_future(work()) for _ in range(limit)]
-    try:
-        await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
-    return [results[index] for index in range(len(results))]

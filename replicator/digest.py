@@ -3,20 +3,12 @@
 Reference hashes (merkle.py, framework/orbax.py, commit 3a24fd1): a file is its BLAKE3; a directory
 is `D` + BLAKE3 of its children's hashes, sorted and joined by line ends, without their names; an
 Orbax step is `D` + BLAKE3 over `key TAB blake3(value) LF` of the sorted keys of its OCDBT store.
-
-Files are read in chunks rather than mapped: a checkpoint that shrinks while it is read must be an
-error, not a SIGBUS, and chunks were measured faster as well. Symbolic links and special files are
-refused wherever they are: a shard is its own bytes and nothing else.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
-import stat
 from collections import defaultdict, deque
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,149 +17,33 @@ from typing import Any, Final, Protocol
 from blake3 import blake3
 
 from replicator.config import Framework, ReplicatorConfig
+from replicator.content import DataError, ShardContent, hash_file, list_shard, read_content
 from replicator.errors import ReplicatorError
-from replicator.manifest import ManifestFile, ShardManifest, check_relative_path
+from replicator.manifest import ShardManifest
 
-CHUNK_BYTES: Final = 4 * 1024 * 1024
-PARALLEL_FILE_BYTES: Final = 64 * 1024 * 1024
-"""From this size on one file is hashed by several threads; below, several files are."""
-MAX_DEPTH: Final = 64
+__all__ = [
+    "DataError",
+    "Mismatch",
+    "MismatchKind",
+    "OrbaxHashUnavailableError",
+    "ShardContent",
+    "build_manifest",
+    "data_hash",
+    "find_ocdbt_store",
+    "hash_file",
+    "orbax_hash",
+    "read_content",
+    "reference_hash",
+    "verify",
+]
+
 READ_AHEAD: Final = 8
 """Values of an OCDBT store that are being read at a time."""
 OCDBT_MANIFEST: Final = "manifest.ocdbt"
 
 
-class DataError(ReplicatorError):
-    """Checkpoint data cannot be read as such: a link, a special file, or it changes meanwhile."""
-
-
 class OrbaxHashUnavailableError(ReplicatorError):
     """The OCDBT store cannot be read: `tensorstore` is not installed, or the store is damaged."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardContent:
-    """What a shard consists of, with each file's hash; paths as in `ShardManifest`."""
-
-    is_directory: bool
-    files: tuple[ManifestFile, ...]
-    empty_directories: tuple[str, ...]
-
-
-def hash_file(path: Path, *, threads: int = 1) -> tuple[int, str]:
-    """Size in bytes and BLAKE3 of a regular file.
-
-    Raises:
-        DataError: no regular file, or its size changes while it is read.
-        OSError: it cannot be opened or read.
-    """
-    return _hash_at(None, os.fspath(path), str(path), threads)
-
-
-def _hash_at(dir_fd: int | None, name: str, shown: str, threads: int) -> tuple[int, str]:
-    # O_NONBLOCK: opening a FIFO that someone planted must not hang.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        fd = os.open(name, flags, dir_fd=dir_fd)
-    except OSError as error:
-        if _is_link(dir_fd, name):
-            raise DataError(f"{shown}: a symbolic link inside checkpoint data") from error
-        raise
-    try:
-        before = os.fstat(fd)
-        if not stat.S_ISREG(before.st_mode):
-            raise DataError(f"{shown}: not a regular file")
-        hasher = blake3(max_threads=threads)
-        buffer = memoryview(bytearray(min(CHUNK_BYTES, max(before.st_size, 1))))
-        size = 0
-        while count := os.readv(fd, [buffer]):
-            hasher.update(buffer[:count])
-            size += count
-        after = os.fstat(fd)
-    finally:
-        os.close(fd)
-    if size != before.st_size or after.st_mtime_ns != before.st_mtime_ns:
-        raise DataError(f"{shown}: changed while it was read")
-    return size, hasher.hexdigest()
-
-
-def _is_link(dir_fd: int | None, name: str) -> bool:
-    try:
-        return stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
-
-
-def _list_tree(root: Path) -> tuple[list[tuple[str, int]], list[str]]:
-    """Every file (path, size) and every empty directory under a directory, both sorted."""
-    files: list[tuple[str, int]] = []
-    empty: list[str] = []
-    for path, entries in _walk(root, "", 0):
-        if not entries and path:
-            empty.append(path)
-        files.extend(entries_of_files(path, entries))
-    return sorted(files), sorted(empty)
-
-
-def entries_of_files(path: str, entries: list[os.DirEntry[str]]) -> Iterator[tuple[str, int]]:
-    """The regular files among a directory's entries, with their sizes."""
-    for entry in entries:
-        if not entry.is_dir(follow_symlinks=False):
-            name = f"{path}/{entry.name}" if path else entry.name
-            yield name, entry.stat(follow_symlinks=False).st_size
-
-
-def _walk(root: Path, path: str, depth: int) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-    if depth > MAX_DEPTH:
-        raise DataError(f"{root}: directories nested deeper than {MAX_DEPTH}")
-    with os.scandir(root / path) as found:
-        entries = list(found)
-    for entry in entries:
-        if entry.is_symlink():
-            raise DataError(f"{entry.path}: a symbolic link inside checkpoint data")
-        if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
-            raise DataError(f"{entry.path}: not a regular file")
-    yield path, entries
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            inner = f"{path}/{entry.name}" if path else entry.name
-            yield from _walk(root, inner, depth + 1)
-
-
-def read_content(path: Path, *, threads: int = 1) -> ShardContent:
-    """Hash a shard, file or directory, with up to `threads` threads.
-
-    Raises:
-        DataError: links, special files, too deep, or changing meanwhile.
-        ManifestError: a path that could not be restored safely elsewhere.
-        OSError: something cannot be read.
-    """
-    if path.is_symlink():
-        raise DataError(f"{path}: a symbolic link where checkpoint data was expected")
-    if not path.is_dir():
-        size, digest = hash_file(path, threads=threads)
-        return ShardContent(False, (ManifestFile("", size, digest),), ())
-    listed, empty = _list_tree(path)
-    for name in (*(name for name, _ in listed), *empty):
-        check_relative_path(name)
-    hashes = _hash_many(path, listed, threads)
-    files = tuple(ManifestFile(name, *hashes[name]) for name, _ in listed)
-    return ShardContent(True, files, tuple(empty))
-
-
-def _hash_many(
-    root: Path, listed: list[tuple[str, int]], threads: int
-) -> dict[str, tuple[int, str]]:
-    """Small files side by side, large ones one after the other with all threads each."""
-    large = [name for name, size in listed if size >= PARALLEL_FILE_BYTES]
-    small = [name for name, size in listed if size < PARALLEL_FILE_BYTES]
-    hashes = {name: hash_file(root / name, threads=threads) for name in large}
-    if threads == 1 or len(small) < 2:
-        hashes.update((name, hash_file(root / name)) for name in small)
-        return hashes
-    with ThreadPoolExecutor(threads, thread_name_prefix="hash") as pool:
-        hashes.update(zip(small, pool.map(lambda n: hash_file(root / n), small), strict=True))
-    return hashes
 
 
 def reference_hash(content: ShardContent) -> str:
@@ -223,8 +99,8 @@ def orbax_hash(step_directory: Path, *, threads: int = 1) -> str | None:
     parallelism relies on; other files of the step are not covered.
 
     Raises:
-        OrbaxHashUnavailableError: `tensorstore` (extra `orbax`) is missing, or it cannot read the
-        store.
+        OrbaxHashUnavailableError: `tensorstore` (extra `orbax`) is missing, or it cannot read
+            the store.
     """
     store = find_ocdbt_store(step_directory)
     if store is None:
@@ -355,7 +231,7 @@ def _compare_listing(path: Path, manifest: ShardManifest) -> tuple[Mismatch, ...
         missing = not path.exists()
         kind = MismatchKind.MISSING if missing else MismatchKind.UNEXPECTED
         return (Mismatch("", kind, f"expected {what}"),)
-    listed, empty = _list_tree(path) if manifest.is_directory else _list_file(path)
+    listed, empty = list_shard(path) if manifest.is_directory else _list_file(path)
     found: dict[str, int | None] = {**dict.fromkeys(empty), **dict(listed)}
     wanted: dict[str, int | None] = {
         **dict.fromkeys(manifest.empty_directories),

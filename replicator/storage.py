@@ -24,6 +24,7 @@ import obstore
 from blake3 import blake3
 from obstore.exceptions import BaseError, NotFoundError
 
+from replicator.concurrency import gather
 from replicator.credentials import Credentials, StorageConfigError, open_object_store
 from replicator.errors import ReplicatorError
 
@@ -46,6 +47,7 @@ READ_ATTEMPTS: Final = 4
 Throttle = Callable[[int], Awaitable[None]]
 
 
+PARALLEL_DELETES: Final = 16
 MAX_PARTS: Final = 9_000
 """Of one multipart upload; S3 and GCS take 10,000."""
 
@@ -109,8 +111,8 @@ class ObjectStorage:
             retry_timeout: how long one request is retried (on throttling and server errors).
             max_retries: how often at most.
             create: make the directory of a `file://` URL where there is none.
-            throttle: awaited with the number of bytes before each piece goes up or after it came
-            down.
+            throttle: awaited with the number of bytes before each piece goes up, or after it
+                came down.
 
         Raises:
             StorageConfigError: unusable URL, or credentials that do not fit it.
@@ -205,8 +207,8 @@ class ObjectStorage:
 
         Raises:
             StoredDataError: the local file is not what `size` and `digest` say.
-            StorageError: the upload failed.
-            OSError: the file cannot be read.
+            StorageError: the upload failed, or reading the file did half-way.
+            OSError: the file cannot be opened.
         """
         with source.open("rb", buffering=0) as file:
             if size <= PART_BYTES:
@@ -222,30 +224,23 @@ class ObjectStorage:
                     self._store, path, parts, chunk_size=part_size(size), use_multipart=True
                 )
 
-    async def read_file(
-        self, path: str, destination: Path, *, size: int, digest: str | None
-    ) -> str:
-        """Download an object into a new file, hashing on the way; returns its BLAKE3 in hex.
+    async def read_into(self, path: str, fd: int, *, size: int, digest: str | None) -> str:
+        """Download an object into an open file, hashing on the way; returns its BLAKE3 in hex.
 
-        Only the part that broke off is asked for again. The file is written to disk (fsync) before
-        this returns; after an error what has been written is left for the caller to clear away.
+        Only the part that broke off is asked for again. The file is on disk (fsync) when this
+        returns; after an error it holds something useless.
 
         Raises:
             StoredDataError: the object is missing or not what `size` and `digest` say.
             StorageError: it cannot be read.
-            OSError: the file cannot be written, or exists already.
+            OSError: the file cannot be written.
         """
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(destination, flags, 0o644)
-        try:
-            found = await self._read_checked(path, fd, size, digest)
-            await asyncio.to_thread(os.fsync, fd)
-        finally:
-            os.close(fd)
+        found = await self._read_checked(path, fd, size, digest)
+        await asyncio.to_thread(os.fsync, fd)
         return found
 
     async def hash_file(self, path: str, *, size: int, digest: str | None) -> str:
-        """Read an object without keeping it; arguments, result and errors as `read_file`."""
+        """Read an object without keeping it; arguments, result and errors as `read_into`."""
         return await self._read_checked(path, None, size, digest)
 
     async def _read_checked(self, path: str, fd: int | None, size: int, digest: str | None) -> str:
@@ -289,9 +284,11 @@ class ObjectStorage:
 
     async def delete(self, paths: Iterable[str]) -> None:
         """Delete objects; those that are gone already are no error (so it can be repeated)."""
-        for path in paths:
-            with self._reporting("delete", path), suppress(FileNotFoundError, NotFoundError):
-                await obstore.delete_async(self._store, path)
+        await gather(PARALLEL_DELETES, (self._delete(path) for path in paths))
+
+    async def _delete(self, path: str) -> None:
+        with self._reporting("delete", path), suppress(FileNotFoundError, NotFoundError):
+            await obstore.delete_async(self._store, path)
 
     @contextmanager
     def _reporting(self, action: str, path: str) -> Iterator[None]:

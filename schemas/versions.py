@@ -61,6 +61,9 @@ KUBERNETES_MINORS: tuple[str, ...] = ("1.32", "1.33", "1.34", "1.35", "1.36", "1
 """Kubernetes minors whose core schemas are vendored; 1.32 is the first that GKE offers multi-tier
 checkpointing on (``1.32.4-gke.1415000``)."""
 
+ARGOCD_VERSION = "3.1.0"
+"""The Argo CD release whose kinds are vendored; its ``v1alpha1`` API changes by additions only."""
+
 RELEASES: dict[str, tuple[Release, ...]] = {"kueue": KUEUE_VERSIONS, "jobset": JOBSET_VERSIONS}
 
 _VERSION = re.compile(r"v?(?P<minor>\d+\.\d+)(?:\.\d+)?(?:[-+].*)?")
@@ -126,6 +129,7 @@ class Versions:
     jobset: str
     kubernetes: str
     checkpointing: str = "v1"
+    argocd: str = ARGOCD_VERSION
 
     @classmethod
     def of(cls, kueue: str = "", jobset: str = "", kubernetes: str = "") -> Versions:

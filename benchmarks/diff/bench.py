@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -44,11 +45,13 @@ def write_fleet(root: Path, clusters: int, quota: int, restarts: int) -> None:
             file.write_text(fleet.HEADER.format(cluster=name) + fleet.dump(body))
 
 
-def timed(runs: int, *arguments: str) -> tuple[list[float], str]:
-    """Run the command in fresh processes, as CI does; return seconds and output."""
-    seconds, output = [], ""
+def timed(runs: int, *arguments: str) -> tuple[list[float], list[float], str]:
+    """Run the command in fresh processes, as CI does; return wall and CPU seconds and output."""
+    seconds: list[float] = []
+    cpu: list[float] = []
+    output = ""
     for _ in range(runs):
-        start = time.perf_counter()
+        start, used = time.perf_counter(), _cpu_seconds()
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.diff.bench", "--run", *arguments],
             capture_output=True,
@@ -57,10 +60,17 @@ def timed(runs: int, *arguments: str) -> tuple[list[float], str]:
             cwd=Path.cwd(),
         )
         seconds.append(time.perf_counter() - start)
+        cpu.append(_cpu_seconds() - used)
         if done.returncode != 1:
             raise SystemExit(f"diff exited with {done.returncode}: {done.stderr}")
         output = done.stdout
-    return seconds, output
+    return seconds, cpu, output
+
+
+def _cpu_seconds() -> float:
+    """CPU seconds of the processes that have ended, git's among them."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run_alone(arguments: list[str]) -> int:
@@ -84,9 +94,9 @@ def measure(clusters: int, runs: int) -> list[str]:
             f"{runs} runs, median (least – most). Python {platform.python_version()}, "
             f"{os.cpu_count()} cores.",
             "",
-            "| | seconds | characters |",
-            "|---|---|---|",
-            f"| `git diff` (unified) | – | {len(plain):,} |",
+            "| | wall seconds | CPU seconds | characters |",
+            "|---|---|---|---|",
+            f"| `git diff` (unified) | – | – | {len(plain):,} |",
         ]
         for label, arguments in (
             ("commit against commit, text", ("--base", "HEAD~1", "--head", "HEAD")),
@@ -98,10 +108,11 @@ def measure(clusters: int, runs: int) -> list[str]:
             ("html page", ("--base", "HEAD~1", "--head", "HEAD", "--format", "html")),
             ("json", ("--base", "HEAD~1", "--head", "HEAD", "--format", "json")),
         ):
-            seconds, output = timed(runs, str(root), *arguments)
+            seconds, cpu, output = timed(runs, str(root), *arguments)
             rows.append(
                 f"| {label} | {statistics.median(seconds):.2f} "
-                f"({min(seconds):.2f} – {max(seconds):.2f}) | {len(output):,} |"
+                f"({min(seconds):.2f} – {max(seconds):.2f}) | {statistics.median(cpu):.2f} | "
+                f"{len(output):,} |"
             )
     return rows
 

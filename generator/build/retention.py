@@ -148,4 +148,6 @@ def _arguments(disk: RamDisk, retention: Retention, job: str) -> list[str]:
     if retention.tool == "backup-warden":
         return ["-p", f"{BACKUPS}/{job}", *keep]
     place = f"gs://{disk.spec.bucket}" + (f"/{disk.spec.directory}" if disk.spec.directory else "")
-    return ["prune", "--backup", place, "--job-name", job, *keep]
+    # "platform": the pod's own identity, by workload identity.
+    identity = ["--backup-credentials", "platform"]
+    return ["prune", "--backup", place, *identity, "--job", job, *keep]

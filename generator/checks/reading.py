@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from generator.checks.run import STDIN_NAME, Judged
 from generator.checks.subject import Subject
 from generator.checks.tolerant import read_documents
 from generator.findings import Finding, Location, Severity
@@ -36,6 +37,7 @@ class Group:
         subjects: the objects.
         findings: what is wrong with the files themselves.
         files: how many files were read.
+        judged: the objects judged alone, where that is done already.
     """
 
     cluster: str = ""
@@ -44,6 +46,7 @@ class Group:
     subjects: list[Subject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     files: int = 0
+    judged: list[Judged] | None = None
 
 
 class NothingToReadError(Exception):
@@ -110,16 +113,17 @@ def read_groups(paths: Sequence[str]) -> list[Group]:
     Raises:
         NothingToReadError: see :func:`find_files`.
     """
-    files = [(str(path), _read_file(path)) for path in find_files(paths)]
+    files = [(str(path), read_file(path)) for path in find_files(paths)]
     if STDIN in paths:
-        files.append(("<stdin>", _read_stdin()))
+        files.append((STDIN_NAME, _read_stdin()))
     return group_files(files)
 
 
 FileContents = tuple[list[Document], list[Finding]]
 
 
-def _read_file(path: Path) -> FileContents:
+def read_file(path: Path) -> FileContents:
+    """Read the documents of a file; what is wrong with the file becomes findings."""
     try:
         read = read_documents(read_text(path), str(path))
     except YamlError as error:
@@ -130,7 +134,7 @@ def _read_file(path: Path) -> FileContents:
 def _read_stdin() -> FileContents:
     data = sys.stdin.buffer.read(MAX_FILE_BYTES * 16)
     try:
-        read = read_documents(decode(data, "<stdin>"), "<stdin>")
+        read = read_documents(decode(data, STDIN_NAME), STDIN_NAME)
     except YamlError as error:
         return [], [_unreadable(error)]
     return read.documents, read.findings

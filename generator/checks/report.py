@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from generator.checks.policy import PolicyEngine
-from generator.checks.reading import Group
+from generator.checks.reading import Group, read_file
 from generator.checks.references.world import Pair
 from generator.checks.rules import all_rules
-from generator.checks.run import check_cluster, versions_of
+from generator.checks.run import combine, judge, versions_of
+from generator.checks.subject import Subject
 from generator.checks.waivers import Waived, Waiver, apply_waivers, parse_waivers
 from generator.findings import SEVERITY_RANK, Finding, Location, Severity
 from generator.yaml_load import Document, YamlError, iter_nodes, locate
@@ -32,6 +34,8 @@ class Report:
         files: how many files were read.
         objects: how many objects were judged.
         clusters: the names of the clusters among them.
+        title: the command that made it.
+        scope: what was judged, where that is not files; empty for files.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -39,6 +43,8 @@ class Report:
     files: int = 0
     objects: int = 0
     clusters: list[str] = field(default_factory=list)
+    title: str = "stowplan check"
+    scope: str = ""
 
     def count(self, severity: Severity) -> int:
         """How many findings of a severity stand."""
@@ -54,17 +60,27 @@ class Locator:
     """Looks up the lines of findings, composing each text once."""
 
     def __init__(self) -> None:
+        self._file = ""
         self._text = ""
         self._nodes: list[Any] = []
 
+    @staticmethod
+    def _compose(document: Document) -> list[Any]:
+        text = document.text
+        if not text:
+            # Judged in another process: the text stayed there, so the file is read once more.
+            documents, _ = read_file(Path(document.file))
+            text = documents[0].text if documents else ""
+        try:
+            return list(iter_nodes(text, document.file))
+        except YamlError:
+            return []
+
     def place(self, document: Document, path: tuple[str | int, ...]) -> Location:
         """The place of a path, or of its nearest parent that exists."""
-        if document.text is not self._text:
-            self._text = document.text
-            try:
-                self._nodes = list(iter_nodes(document.text, document.file))
-            except YamlError:
-                self._nodes = []
+        if document.file != self._file or (document.text and document.text is not self._text):
+            self._file, self._text = document.file, document.text
+            self._nodes = self._compose(document)
         if document.index >= len(self._nodes):
             return Location(document.file)
         key, value, depth = locate(self._nodes[document.index], path)
@@ -74,19 +90,21 @@ class Locator:
         return Location(document.file, node.start_mark.line + 1, node.start_mark.column + 1)
 
 
+def locate_finding(subject: Subject, finding: Finding, locator: Locator) -> Finding:
+    """Give a finding the line of the manifest that it is about."""
+    if finding.manifest is not None:
+        return finding
+    if subject.document is not None:
+        place = locator.place(subject.document, (*subject.base, *finding.path))
+        return replace(finding, manifest=place)
+    return replace(finding, manifest=Location(subject.file)) if subject.file else finding
+
+
 def located(pairs: Iterable[Pair]) -> list[Finding]:
-    """Give each finding the line of the manifest that it is about."""
+    """Give each finding its line, a file at a time."""
     locator = Locator()
     ordered = sorted(pairs, key=lambda pair: pair[0].file)
-    out = []
-    for subject, finding in ordered:
-        if finding.manifest is None and subject.document is not None:
-            place = locator.place(subject.document, (*subject.base, *finding.path))
-            finding = replace(finding, manifest=place)
-        elif finding.manifest is None and subject.file:
-            finding = replace(finding, manifest=Location(subject.file))
-        out.append(finding)
-    return out
+    return [locate_finding(subject, finding, locator) for subject, finding in ordered]
 
 
 def check_groups(
@@ -116,15 +134,10 @@ def check_groups(
             for f in version_findings
         ]
         found += [replace(finding, cluster=group.cluster) for finding in group.findings]
-        found += located(
-            check_cluster(
-                group.subjects,
-                facts=group.facts,
-                versions=chosen,
-                engine=engine,
-                cluster=group.cluster,
-            )
-        )
+        judged = group.judged
+        if judged is None:
+            judged = judge(group.subjects, chosen, engine)
+        found += located(combine(judged, facts=group.facts, cluster=group.cluster))
         own, faults = cluster_waivers(group)
         waivers += own
         found += faults

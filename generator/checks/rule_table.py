@@ -1,19 +1,17 @@
-"""The rules that are code, as a table: YAML, schemas, references, waivers.
+"""The rules that are code, as a table: YAML, schemas, waivers. Those on references stand beside
+their code, in :mod:`generator.checks.references.rule_table`.
 
 Columns: id, title, severity, why, fix, reference, source.
 """
 
 from __future__ import annotations
 
+from generator.checks.references.rule_table import REFERENCES, Row
 from generator.findings import Severity
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 _SCHEMA = "generator/checks/schema.py"
-_REFS = "generator/checks/references"
 _CRD = "the vendored CustomResourceDefinition or core schema (schemas/upstream/sources.json)"
-_KUEUE = "Kueue documentation and source, pkg/scheduler"
-
-Row = tuple[str, str, Severity, str, str, str, str]
 
 BUILT_IN: tuple[Row, ...] = (
     (
@@ -185,262 +183,6 @@ BUILT_IN: tuple[Row, ...] = (
         "generator/checks/run.py",
     ),
     (
-        "REF001",
-        "Every object stands once",
-        _E,
-        "The second apply overwrites the first; two owners overwrite each other for ever.",
-        "Rename or remove one.",
-        "GoogleCloudPlatform/cluster-toolkit pull request 5645",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF002",
-        "A queue's flavors exist",
-        _E,
-        "The ClusterQueue is inactive (FlavorNotFound) and every job in it pends.",
-        "Write the ResourceFlavor's name, or add it.",
-        "headlamp-k8s/plugins issue 1191",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF003",
-        "A LocalQueue's ClusterQueue exists",
-        _E,
-        "The LocalQueue is inactive and its jobs hang without an event.",
-        "Write the ClusterQueue's name, or add it.",
-        "GoogleCloudPlatform/cluster-toolkit pull request 6167",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF004",
-        "A job's queue exists in its namespace",
-        _E,
-        "Kueue admits a job only through a LocalQueue of the same namespace.",
-        "Write a LocalQueue of the namespace, or add one.",
-        "kubernetes-sigs/kueue issue 7929",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF005",
-        "A flavor's topology exists",
-        _E,
-        "Every ClusterQueue with the flavor is inactive.",
-        "Write the Topology's name, or add it.",
-        "Kueue documentation, topology-aware scheduling",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF006",
-        "A queue's admission checks exist",
-        _E,
-        "The ClusterQueue is inactive.",
-        "Write the AdmissionCheck's name, or add it.",
-        "Kueue documentation, admission checks",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF007",
-        "A job's WorkloadPriorityClass exists",
-        _E,
-        "Kueue makes no Workload for a job whose class is missing; it stays suspended.",
-        "Write the class's name, or add it.",
-        "Kueue, pkg/controller/jobframework",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF008",
-        "A pod's PriorityClass exists",
-        _E,
-        "The API server refuses pods whose class is missing.",
-        "Write the class's name, or add it.",
-        "Kubernetes documentation, Pod Priority and Preemption",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF009",
-        "Service accounts, Secrets and ConfigMaps that pods name exist",
-        _W,
-        "Pods stay in CreateContainerConfigError, or are refused.",
-        "Declare the object, or correct the name or key.",
-        "Kubernetes documentation, Secrets and ConfigMaps",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF010",
-        "A queue admits the namespaces of its LocalQueues",
-        _E,
-        "Jobs wait with 'namespace doesn't match ClusterQueue selector'.",
-        "Select the namespace, for example by kubernetes.io/metadata.name.",
-        "kubernetes-sigs/kueue issue 301",
-        f"{_REFS}/existence.py",
-    ),
-    (
-        "REF011",
-        "A cohort has more than one member",
-        _W,
-        "A misspelled cohort is a new cohort; there is nobody to borrow from.",
-        "Correct the name, or drop the cohort.",
-        "Kueue documentation, cohorts",
-        f"{_REFS}/queues.py",
-    ),
-    (
-        "REF012",
-        "Flavors of one resource group have the same label keys",
-        _W,
-        "Kueue releases without the fix match a job's selector against all keys of the group, so a "
-        "selector on one flavor's key refuses the others.",
-        "Give all flavors of a group the same keys.",
-        "kubernetes-sigs/kueue issue 12446",
-        f"{_REFS}/queues.py",
-    ),
-    (
-        "REF013",
-        "Some flavor of the queue fits each pod set",
-        _E,
-        "A node selector that contradicts every flavor is never admitted.",
-        "Select the labels of a flavor of the queue.",
-        "kubernetes-sigs/kueue issue 5711; pkg/podset",
-        f"{_REFS}/queues.py",
-    ),
-    (
-        "REF014",
-        "A template carries its flavor's node labels",
-        _N,
-        "On admission Kueue adds them. A later apply that takes them away again is refused while "
-        "the job runs (client-side apply), or conflicts (server-side apply).",
-        "Write the flavor's node labels into the template.",
-        "tried with both kinds of apply; JobSet CRD (nodeSelector is atomic)",
-        f"{_REFS}/queues.py",
-    ),
-    (
-        "REF015",
-        "One PriorityClass at most is the global default",
-        _E,
-        "The API server refuses a second.",
-        "Keep globalDefault on one class, best on none.",
-        "Kubernetes documentation, Pod Priority and Preemption",
-        f"{_REFS}/priorities.py",
-    ),
-    (
-        "REF016",
-        "WorkloadPriorityClass and PriorityClass order jobs alike",
-        _W,
-        "Kueue would admit a job first whose pods the scheduler evicts first.",
-        "Give both classes the same order.",
-        "GKE documentation, workload prioritization",
-        f"{_REFS}/priorities.py",
-    ),
-    (
-        "REF017",
-        "A queue with several priorities preempts",
-        _N,
-        "Without preemption a job of high priority waits until a lower one ends.",
-        "Set preemption.withinClusterQueue: LowerPriority if it should replace it.",
-        "kubernetes-sigs/kueue issue 2681",
-        f"{_REFS}/priorities.py",
-    ),
-    (
-        "REF018",
-        "Every requested resource is covered by the queue",
-        _E,
-        "Kueue admits nothing that requests a resource which no group covers.",
-        "Cover it in the group of its node type.",
-        "AI-Hypercomputer/xpk issue 603; pkg/scheduler/flavorassigner",
-        f"{_REFS}/fit.py",
-    ),
-    (
-        "REF019",
-        "Every pod set requests something that the queue covers",
-        _W,
-        "Without a covered request no flavor is assigned, so no node labels are added.",
-        "Request a covered resource.",
-        "kubernetes-sigs/kueue issue 891",
-        f"{_REFS}/fit.py",
-    ),
-    (
-        "REF020",
-        "A job can fit its queue",
-        _E,
-        "A job above the quota and everything that can be borrowed waits for ever.",
-        "Raise the quota, allow borrowing, or make the job smaller.",
-        _KUEUE,
-        f"{_REFS}/fit.py",
-    ),
-    (
-        "REF021",
-        "Jobs that are to replace each other can run together",
-        _N,
-        "Hotswap replaces pods of a running job. Where the quota holds only one of two jobs, Kueue "
-        "decides alone and their pod priorities never meet.",
-        "Raise the quota to hold both, or let Kueue preempt.",
-        "GKE documentation, workload prioritization (Kueue and Hotswap); kueue issue 2681",
-        f"{_REFS}/fit.py",
-    ),
-    (
-        "REF022",
-        "Quotas stay within what the node pools hold",
-        _E,
-        "Kueue admits by quota alone: jobs would pend on nodes that do not exist, holding quota.",
-        "Lower the quotas or grow the node pool.",
-        _KUEUE,
-        f"{_REFS}/fit.py",
-    ),
-    (
-        "REF023",
-        "Every node selector matches a node pool",
-        _E,
-        "Pods, drivers and flavors that select no node wait for ever.",
-        "Select a pool of the cluster.",
-        "the cluster's facts",
-        f"{_REFS}/nodes.py",
-    ),
-    (
-        "REF024",
-        "Taints are tolerated",
-        _E,
-        "Drivers take tolerations from the spec only; Kueue looks before GKE adds its own.",
-        "Add the toleration.",
-        "kubernetes-sigs/kueue issue 170; ray-project/kuberay pull request 1914",
-        f"{_REFS}/nodes.py",
-    ),
-    (
-        "REF025",
-        "A job with the checkpoint volume runs on nodes with the driver",
-        _E,
-        "On a node without the driver the pod waits in ContainerCreating.",
-        "Let a CheckpointConfiguration cover the nodes of the job.",
-        "GKE documentation, multi-tier checkpointing",
-        f"{_REFS}/nodes.py",
-    ),
-    (
-        "REF026",
-        "No node is selected by two CheckpointConfigurations",
-        _E,
-        "The controller reports a Conflict and installs no driver, but only once a node exists.",
-        "Let the selectors differ in the value of a key that both have.",
-        "high-scale-checkpointing-controller, pkg/multitier-controller/controller.go",
-        f"{_REFS}/nodes.py",
-    ),
-    (
-        "REF027",
-        "A TPU job has a pod for each node of a slice",
-        _E,
-        "The TPU runtime waits for every host of the slice.",
-        "Set parallelism and completions to the nodes of a slice.",
-        "GKE documentation, TPU multislice; AI-Hypercomputer/xpk issue 292",
-        f"{_REFS}/nodes.py",
-    ),
-    (
-        "REF028",
-        "Kueue manages the namespaces of the jobs labelled for it",
-        _E,
-        "From 0.19 managedJobsNamespaceSelector beats the queue label: a labelled job in another "
-        "namespace runs at once, outside the quota.",
-        "Label the namespace as the selector asks.",
-        "kubernetes-sigs/kueue issues 5260 and 5636",
-        f"{_REFS}/existence.py",
-    ),
-    (
         "POL001",
         "The policies can judge every object",
         _E,
@@ -476,4 +218,5 @@ BUILT_IN: tuple[Row, ...] = (
         "this project",
         "generator/checks/waivers.py",
     ),
+    *REFERENCES,
 )

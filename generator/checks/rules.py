@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from generator.checks.live_rules import LIVE
 from generator.checks.policy_metadata import policy_rules
 from generator.checks.rule_table import BUILT_IN
 from generator.findings import Severity
@@ -26,6 +27,7 @@ FAMILIES = {
     "OPS": "Operations",
     "POL": "The policy engine",
     "WVR": "Waivers",
+    "DOC": "A live cluster (stowplan doctor)",
 }
 
 
@@ -60,7 +62,7 @@ class Rule:
 @lru_cache(maxsize=1)
 def all_rules() -> dict[str, Rule]:
     """Every rule, in the order of the families and ids."""
-    rules = [Rule(*row) for row in BUILT_IN]
+    rules = [Rule(*row) for row in (*BUILT_IN, *LIVE)]
     rules += [
         Rule(r.id, r.title, r.severity, r.why, r.fix, r.reference, f"policies/{r.file}")
         for r in policy_rules().values()

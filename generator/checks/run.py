@@ -21,6 +21,12 @@ from generator.checks.subject import Subject
 from generator.findings import Finding, Severity
 from schemas.versions import UnknownVersionError, Versions
 
+STDIN_NAME = "<stdin>"
+"""How standard input is called in findings."""
+
+GIT_RULES = frozenset({"JOB005", "OPS002"})
+"""Rules about what a file in Git holds: a live object has the server's and Kueue's fields."""
+
 TYPE_RULES = frozenset({"SCH003", "SCH006"})
 """Rules whose findings name a value that has no meaning; later checks do not see such a value."""
 
@@ -141,10 +147,20 @@ def _add_policies(judged: list[Judged], engine: PolicyEngine) -> None:
     for item, results in zip(named, answers, strict=True):
         # Where a schema judged the object, its own words on the same fault are more exact.
         judged_by_schema = all(f.rule not in ("SCH001", "SCH012") for f in item.findings)
+        live = is_live(item.subject)
         for result in results:
             rule = rules.get(result.rule)
+            if live and result.rule in GIT_RULES:
+                continue
             if not (rule and rule.schema and judged_by_schema):
                 item.findings.append(_finding(result))
+
+
+def is_live(subject: Subject) -> bool:
+    """Whether the object comes from a cluster: ``kubectl get`` prints its uid, in a List or to a
+    pipe. The same text in a file is an export that somebody committed, which a rule judges.
+    """
+    return bool(subject.metadata.get("uid")) and (bool(subject.base) or subject.file == STDIN_NAME)
 
 
 def _is_named(body: Mapping[str, Any]) -> bool:
@@ -194,9 +210,8 @@ def check_cluster(
     Returns:
         Each finding with the object that it is about, in the order of the objects.
     """
-    return combine(
-        judge(subjects, versions, engine), facts=facts, cluster=cluster, complete=complete
-    )
+    judged = judge(subjects, versions, engine)
+    return combine(judged, facts=facts, cluster=cluster, complete=complete)
 
 
 def _api_versions(facts: Mapping[str, Any] | None) -> set[Any]:

@@ -25,6 +25,9 @@ from schemas.versions import Versions
 LOCAL_GROUPS = ("kustomize.config.k8s.io/", "stowplan.dev/")
 """API groups of files that tools read and no cluster sees."""
 
+SHARED_GROUPS = frozenset({"argoproj.io"})
+"""Groups in which other projects (Argo Workflows, Rollouts) keep kinds that are not vendored."""
+
 LOCAL_CONFIG = "config.kubernetes.io/local-config"
 """Annotation by which kustomize and kpt mark an object that is not for a cluster."""
 
@@ -172,7 +175,8 @@ def _unknown_kind(document: Mapping[str, Any], versions: Versions) -> Finding:
         )
     names = sorted({ref.kind for ref in same_group})
     near = get_close_matches(kind, names, 1, 0.6)
-    if not near and not any(version == api_version for version, _ in known):
+    served = any(version == api_version for version, _ in known)
+    if not near and (not served or group in SHARED_GROUPS):
         return _not_judged(api_version, kind)
     return Finding(
         "SCH001",

@@ -9,9 +9,13 @@ from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from generator.findings import Severity
+
+if TYPE_CHECKING:
+    from generator.checks.reading import Group
+    from schemas.versions import Versions
 
 HELP = "judge manifests: schemas, references and policies"
 
@@ -54,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobset-version", default="", help="likewise")
     parser.add_argument("--kubernetes-version", default="", help="likewise, or a GKE version")
     parser.add_argument(
+        "--jobs", type=int, metavar="N", help="processes (default: one a core, for many files)"
+    )
+    parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colour of the text"
     )
 
@@ -84,19 +91,20 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from generator.checks.output import Context, renderer
     from generator.checks.policy import engine_for
-    from generator.checks.reading import read_groups
     from generator.checks.report import check_groups
     from schemas.versions import Versions
 
     versions = Versions.of(args.kueue_version, args.jobset_version, args.kubernetes_version)
     data = _yaml_mapping(args.policy_data) if args.policy_data else None
-    engine = None if args.engine == "none" else engine_for(args.engine, data=data)
     waivers, faults = _waivers(args.waivers)
     paths: Sequence[str] = args.paths or ["compiled"]
+    groups = _groups(args, paths, versions, data)
+    # Made only after the workers have gone: a forked engine costs them more than a new one.
+    alone = args.engine == "none" or all(group.judged is not None for group in groups)
     report = check_groups(
-        read_groups(paths),
+        groups,
         versions=versions,
-        engine=engine,
+        engine=None if alone else engine_for(args.engine, data=data),
         extra_waivers=waivers,
         today=date.today(),
     )
@@ -116,6 +124,22 @@ def _check(args: argparse.Namespace) -> int:
         sys.stdout.writelines(parts)
         sys.stdout.flush()
     return EXIT_FINDINGS if report.fails(Severity(args.fail_on)) else EXIT_FINE
+
+
+def _groups(
+    args: argparse.Namespace, paths: Sequence[str], versions: Versions, data: dict[str, Any] | None
+) -> list[Group]:
+    """Read the paths, in several processes where that pays."""
+    from generator.checks.parallel import processes_for, read_and_judge
+    from generator.checks.reading import STDIN, find_files, read_groups
+
+    files = find_files(paths)
+    processes = processes_for(files, args.jobs)
+    if processes == 1 or STDIN in paths or args.engine == "conftest":
+        return read_groups(paths)
+    return read_and_judge(
+        files, versions=versions, engine_name=args.engine, data=data, processes=processes
+    )
 
 
 def tool_version() -> str:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "generator.cli.bootstrap",
         "print what a cluster needs beforehand: gcloud, Terraform, KCC",
     ),
+    "doctor": ("generator.cli.doctor", "say what is wrong in a live cluster; reads only"),
     "explain": ("generator.cli.explain", "explain a rule, or list all of them"),
     "init": ("generator.cli.init", "write a small working tree of your own"),
     "size": ("generator.cli.size", "explain RAM disk sizes, or try out others"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -94,9 +95,9 @@ class _Builder:
             unchanged=unchanged + self._respelled,
             respelled=self._respelled,
             documents=len(documents),
-            clusters=len({c for path in everything if (c := cluster_of(path))}),
+            clusters=_count_clusters(everything),
             findings=tuple(self._findings),
-            headlines=headlines(ordered),
+            headlines=headlines(ordered, lone),
             verbs=Counter(change.verb for change in ordered),
             impacts=Counter(change.impact for change in ordered),
         )
@@ -212,7 +213,7 @@ class _Builder:
         whys.update(dict.fromkeys(f.why for f in fields if f.impact is impact and not f.follows))
         if why:
             whys.setdefault(why)
-        return fields, impact, tuple(whys), source
+        return fields, impact, tuple(sentence for sentence in whys if sentence), source
 
     def _versions(self, shown: Loaded) -> dict[str, str]:
         return self._new.facts(shown.resource.cluster).versions
@@ -245,11 +246,10 @@ class _Builder:
 
     def _look_for_half_written(self) -> None:
         """Warn of a cluster that had its facts and lost them but not its manifests."""
+        present = {cluster_of(path) for path in self._head.files}
         for path in self._base.files:
             cluster, _, name = path.partition("/")
-            if name != "cluster.yaml" or path in self._head.files:
-                continue
-            if any(cluster_of(other) == cluster for other in self._head.files):
+            if name == "cluster.yaml" and path not in self._head.files and cluster in present:
                 self._findings.append(
                     Finding(
                         "DIF004",
@@ -261,6 +261,13 @@ class _Builder:
                         manifest=Location(path),
                     )
                 )
+
+
+def _count_clusters(paths: Iterable[str]) -> int:
+    """Count the folders with facts; in a tree that has none, all of them."""
+    every = list(paths)
+    known = {cluster for path in every if path == f"{(cluster := cluster_of(path))}/cluster.yaml"}
+    return len(known or {cluster for path in every if (cluster := cluster_of(path))})
 
 
 def _layer(path: str) -> str:

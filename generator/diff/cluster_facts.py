@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from generator.diff.conditions import dig
+from generator.diff.conditions import dig, entries
 from generator.diff.resources import Loaded, Parser
 from generator.diff.tree import Tree
 from generator.findings import Finding
@@ -65,7 +65,7 @@ def facts_from(body: Any) -> ClusterFacts:
     """Read the facts from the object in ``cluster.yaml``; what is missing or odd counts as none."""
     spec = dig(body, "spec")
     pools = []
-    for entry in dig(spec, "nodePools") or []:
+    for entry in entries(spec, "nodePools"):
         if not isinstance(entry, dict):
             continue
         labels = entry.get("labels")

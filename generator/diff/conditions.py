@@ -37,6 +37,18 @@ def dig(value: Any, *keys: str) -> Any:
     return value
 
 
+def entries(value: Any, *keys: str) -> list[Any]:
+    """Follow keys to a list; empty where there is none."""
+    found = dig(value, *keys)
+    return found if isinstance(found, list) else []
+
+
+def mapping(value: Any, *keys: str) -> dict[str, Any]:
+    """Follow keys to a map; empty where there is none."""
+    found = dig(value, *keys)
+    return found if isinstance(found, dict) else {}
+
+
 def _at_most(version: str | None, limit: tuple[int, int]) -> bool:
     """Whether a version is at most major.minor; an unknown one counts as such, to be careful."""
     try:

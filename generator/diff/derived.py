@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from generator.diff.cluster_facts import ClusterFacts, NodePool, Side, facts_from
-from generator.diff.conditions import dig
+from generator.diff.conditions import dig, entries, mapping
 from generator.diff.model import Derived, Verb
 from generator.diff.resources import Loaded
 from schemas.quantity import QuantityError, parse_quantity
@@ -172,9 +172,9 @@ Quotas = dict[tuple[str, str], Decimal]
 
 def _quotas(body: Any) -> Quotas:
     found: Quotas = {}
-    for group in dig(body, "spec", "resourceGroups") or []:
-        for flavor in dig(group, "flavors") or []:
-            for resource in dig(flavor, "resources") or []:
+    for group in entries(body, "spec", "resourceGroups"):
+        for flavor in entries(group, "flavors"):
+            for resource in entries(flavor, "resources"):
                 amount = _quantity(dig(resource, "nominalQuota"))
                 if amount is not None:
                     found[(str(dig(flavor, "name")), str(dig(resource, "name")))] = amount
@@ -202,7 +202,7 @@ def _cluster_queue(
     if not changed:
         return Numbers()
     flavors = {
-        item.resource.name: dig(item.body, "spec", "nodeLabels") or {}
+        item.resource.name: mapping(item.body, "spec", "nodeLabels")
         for item in side.objects(cluster, ("ResourceFlavor",))
     }
     total: Quotas = {}
@@ -268,7 +268,7 @@ def _jobset(verb: Verb, old: Loaded | None, new: Loaded | None, base: Side, head
 def _job_size(body: Any) -> tuple[int, int] | None:
     """Return pods and accelerators that a JobSet asks for, None where it does not say."""
     pods = chips = 0
-    for job in dig(body, "spec", "replicatedJobs") or []:
+    for job in entries(body, "spec", "replicatedJobs"):
         spec = dig(job, "template", "spec")
         replicas = dig(job, "replicas")
         parallelism = dig(spec, "parallelism")
@@ -276,10 +276,10 @@ def _job_size(body: Any) -> tuple[int, int] | None:
             1 if parallelism is None else _whole(parallelism)
         )
         pods += count
-        for container in dig(spec, "template", "spec", "containers") or []:
-            wanted = dig(container, "resources", "limits")
-            wanted = wanted or dig(container, "resources", "requests")
-            for name, amount in (wanted or {}).items() if isinstance(wanted, dict) else ():
+        for container in entries(spec, "template", "spec", "containers"):
+            wanted = mapping(container, "resources", "limits")
+            wanted = wanted or mapping(container, "resources", "requests")
+            for name, amount in wanted.items():
                 if name in ("google.com/tpu", "nvidia.com/gpu"):
                     chips += count * int(_quantity(amount) or 0)
     return (pods, chips) if pods else None
@@ -331,9 +331,9 @@ def _cluster(verb: Verb, old: Loaded | None, new: Loaded | None, base: Side, hea
 
 def _classes_named(job: Loaded) -> set[str]:
     labels = job.metadata.get("labels")
-    found = {dig(labels, "kueue.x-k8s.io/priority-class")}
-    for entry in dig(job.body, "spec", "replicatedJobs") or []:
-        found.add(dig(entry, "template", "spec", "template", "spec", "priorityClassName"))
+    found = [dig(labels, "kueue.x-k8s.io/priority-class")]
+    for entry in entries(job.body, "spec", "replicatedJobs"):
+        found.append(dig(entry, "template", "spec", "template", "spec", "priorityClassName"))
     return {name for name in found if isinstance(name, str)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from generator.diff.conditions import dig
@@ -13,8 +13,15 @@ SHOWN = 3
 """Names listed in a sentence before the rest is counted."""
 
 
-def headlines(changes: Iterable[Change]) -> tuple[tuple[Impact, str], ...]:
-    """Return the sentences, gravest first."""
+def headlines(
+    changes: Iterable[Change], lone_clusters: Mapping[str, Verb]
+) -> tuple[tuple[Impact, str], ...]:
+    """Return the sentences, gravest first.
+
+    Args:
+        changes: all changes, in the order in which they are shown.
+        lone_clusters: clusters that came or went as a whole.
+    """
     every = list(changes)
     lines: list[tuple[Impact, str]] = []
     for impact, sentence in (
@@ -33,7 +40,7 @@ def headlines(changes: Iterable[Change]) -> tuple[tuple[Impact, str], ...]:
         if members:
             lines.append((impact, sentence(members)))
     lines += [(Impact.LIVE, text) for text in _exceeded(every)]
-    notes = [*_old_drivers(every), *_waivers(every)]
+    notes = [*_clusters(lone_clusters), *_old_drivers(every), *_waivers(every)]
     return tuple(lines + [(Impact.NONE, visible(text)) for text in notes])
 
 
@@ -97,9 +104,20 @@ def _blocked(changes: list[Change]) -> str:
 
 
 def _data_loss(changes: list[Change]) -> str:
-    whys = dict.fromkeys(why for change in changes for why in change.why[:1])
-    names = _some(change.resource.title for change in changes)
-    return f"Data is lost or no longer found{_where(changes)} ({names}): {'; '.join(whys)}."
+    reasons: dict[str, list[Change]] = {}
+    for change in changes:
+        reasons.setdefault(change.why[0] if change.why else "see the change", []).append(change)
+    return " ".join(
+        f"{_capital(why)}: {_titles(members)}{_where(members)}." for why, members in reasons.items()
+    )
+
+
+def _titles(changes: list[Change]) -> str:
+    """``Namespace a, b and 2 more``: the kind once per kind."""
+    kinds: dict[str, list[str]] = {}
+    for change in changes:
+        kinds.setdefault(change.resource.kind, []).append(change.resource.full_name)
+    return "; ".join(f"{kind} {_some(names)}" for kind, names in kinds.items())
 
 
 def _ram_disks(changes: list[Change]) -> str:
@@ -140,6 +158,22 @@ def _restarts(changes: list[Change]) -> str:
 def _unknown(changes: list[Change]) -> str:
     names = _some(change.resource.title for change in changes)
     return f"No rule says what {_count(len(changes), 'change')} would do; read them: {names}."
+
+
+def _clusters(lone: Mapping[str, Verb]) -> list[str]:
+    """Clusters that join or leave the tree."""
+    new = sorted(name for name, verb in lone.items() if verb is Verb.ADD)
+    gone = sorted(name for name, verb in lone.items() if verb is Verb.DELETE)
+    lines = []
+    if new:
+        lines.append(f"{_count(len(new), 'cluster')} joined the tree: {_some(new)}.")
+    if gone:
+        lines.append(
+            f"{_count(len(gone), 'cluster')} left the tree: {_some(gone)}. What runs there goes "
+            "only if its Application is deleted too, which an ApplicationSet with applicationsSync "
+            "create-update does not do."
+        )
+    return lines
 
 
 def _old_drivers(changes: list[Change]) -> list[str]:

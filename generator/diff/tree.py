@@ -221,8 +221,14 @@ def _folder(text: str, inside: str) -> FolderTree:
     root = Path(text)
     if not root.is_dir():
         raise DiffError(f"{text} is no folder", "check the path")
-    nested = root / inside
-    return FolderTree(nested if nested.is_dir() else root, text.rstrip("/") or "/")
+    if not _leaves_folder(inside) and (root / inside).is_dir():
+        root = root / inside
+    return FolderTree(root, text.rstrip("/") or "/")
+
+
+def _leaves_folder(path: str) -> bool:
+    """Whether a path is absolute or climbs out of where it starts."""
+    return os.path.isabs(path) or os.path.normpath(path).startswith("..")  # noqa: PTH117
 
 
 def open_trees(
@@ -274,7 +280,7 @@ class _Opener:
     def _in_repository(self) -> str:
         """The tree's path counted from the repository's root, POSIX style."""
         target = os.path.normpath(Path(self.repository.prefix, self._inside))
-        if target.startswith("..") or os.path.isabs(target):  # noqa: PTH117 - a string
+        if _leaves_folder(target):
             raise DiffError(
                 f"--path {self._inside} is outside the repository {self.repository.root}",
                 "give a path inside it, or two folders as --base and --head",

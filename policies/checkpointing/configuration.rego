@@ -187,25 +187,17 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC007", text, 
 	fix := "remove metadata.namespace"
 }
 
-recommended := [
-	"implicit-dirs",
-	"metadata-cache:negative-ttl-secs:0",
-	"metadata-cache:ttl-secs:-1",
-	"metadata-cache:stat-cache-max-size-mb:-1",
-	"metadata-cache:type-cache-max-size-mb:-1",
-	"file-system:kernel-list-cache-ttl-secs:0",
-	"read_ahead_kb=1024",
-	"write:enable-streaming-writes:true",
-]
-
-# The option without its value: metadata-cache:ttl-secs, read_ahead_kb, implicit-dirs.
-option_name(option) := name if {
-	parts := regex.split(`[:=]`, option)
-	count(parts) > 1
-	name := concat(":", array.slice(parts, 0, count(parts) - 1))
+# Each recommended option by its name: an option of that name with another value is a choice.
+recommended := {
+	"implicit-dirs": "implicit-dirs",
+	"metadata-cache:negative-ttl-secs:0": "metadata-cache:negative-ttl-secs",
+	"metadata-cache:ttl-secs:-1": "metadata-cache:ttl-secs",
+	"metadata-cache:stat-cache-max-size-mb:-1": "metadata-cache:stat-cache-max-size-mb",
+	"metadata-cache:type-cache-max-size-mb:-1": "metadata-cache:type-cache-max-size-mb",
+	"file-system:kernel-list-cache-ttl-secs:0": "file-system:kernel-list-cache-ttl-secs",
+	"read_ahead_kb=1024": "read_ahead_kb",
+	"write:enable-streaming-writes:true": "write:enable-streaming-writes",
 }
-
-option_name(option) := option if count(regex.split(`[:=]`, option)) == 1
 
 # METADATA
 # title: The recommended mount options are set
@@ -220,8 +212,8 @@ option_name(option) := option if count(regex.split(`[:=]`, option)) == 1
 warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC008", text, fix, ["spec", "gcsFuseMountOptions"]) if {
 	options := object.get(data.stowplan.lib.spec, "gcsFuseMountOptions", [])
 	is_array(options)
-	given := {option_name(option) | some option in options; is_string(option)}
-	missing := [option | some option in recommended; not option_name(option) in given]
+	given := concat("\n", [option | some option in options; is_string(option)])
+	missing := [option | some option, name in recommended; not contains(given, name)]
 	count(missing) > 0
 	text := sprintf("gcsFuseMountOptions lacks %s", [concat(", ", missing)])
 	fix := "add them, or set each to the value that you want"

@@ -12,7 +12,7 @@ wired contains template if {
 # Containers whose command line turns multi-tier checkpointing on.
 asks_for_checkpointing(found) if data.stowplan.lib.flag(found, "enable_multi_tier_checkpointing")
 
-asks_for_checkpointing(found) if "--enable-high-scale-ckpt" in found.words
+asks_for_checkpointing(found) if regex.match(`(^| )--enable-high-scale-ckpt( |$)`, found.line)
 
 asks_for_checkpointing(found) if data.stowplan.lib.flag(found, "--enable-high-scale-ckpt")
 
@@ -103,8 +103,7 @@ warn_jobset contains data.stowplan.lib.warning("MTC023", text, fix, path) if {
 	names := found.template.checkpoints
 	mounts(found.container, names)
 	some launcher, arguments in launchers
-	some word in found.words
-	contains(lower(word), launcher)
+	contains(lower(found.line), launcher)
 	not asks_for_checkpointing(found)
 	path := found.path
 	text := sprintf("container %q mounts the checkpoint volume but does not turn multi-tier checkpointing on", [object.get(found.container, "name", "")])

@@ -63,13 +63,12 @@ containers contains found if {
 	some i, container in template.spec[field]
 	is_object(container)
 	line := command_line(container)
-	words := split(line, " ")
 	found := {
 		"path": array.concat(template.path, ["spec", field, i]),
 		"container": container,
 		"template": template,
-		"words": words,
-		"arguments": arguments(line, words),
+		"line": line,
+		"arguments": arguments(line),
 	}
 }
 
@@ -110,27 +109,13 @@ command_line(container) := replace(replace(concat(" ", texts), "\n", " "), "\\",
 	]
 }
 
-# Arguments that the rules ask for.
-argument_names := {
-	"--checkpoint-dir",
-	"--checkpoint_dir",
-	"--enable-high-scale-ckpt",
-	"--local-ckpt-dir",
-	"--output-dir",
-	"base_output_directory",
-	"checkpoint_dir",
-	"enable_multi_tier_checkpointing",
-	"local_checkpoint_directory",
-	"multi_tier_checkpointing_backup_interval_minutes",
-	"multi_tier_checkpointing_backup_interval_steps",
-}
+# Arguments that the rules ask for, where written as name=value; a set, since one may stand twice.
+argument_pattern := `(?:^| )(--checkpoint[-_]dir|--enable-high-scale-ckpt|--local-ckpt-dir|--output-dir|base_output_directory|checkpoint_dir|enable_multi_tier_checkpointing|local_checkpoint_directory|multi_tier_checkpointing_backup_interval_minutes|multi_tier_checkpointing_backup_interval_steps)=([^ ]*)`
 
-# Their values, where written as name=value; a set, since one may stand twice.
-arguments(line, words) := {name: values |
-	some name in argument_names
-	prefix := concat("", [name, "="])
-	contains(line, prefix)
-	values := {trim_prefix(word, prefix) | some word in words; startswith(word, prefix)}
+arguments(line) := {name: values |
+	found := regex.find_all_string_submatch_n(argument_pattern, line, -1)
+	some [_, name, _] in found
+	values := {value | some [_, other, value] in found; other == name}
 }
 
 # Whether a flag is on.

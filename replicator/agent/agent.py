@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from replicator.agent.adoption import adopt, unrecorded
 from replicator.agent.bandwidth import Bandwidth
 from replicator.agent.coordination import Coordination
 from replicator.agent.copies import Copies
@@ -18,8 +19,10 @@ from replicator.agent.files import remove
 from replicator.agent.health import HttpServer, json_page
 from replicator.agent.markers import Markers, job_of
 from replicator.agent.metrics import Metrics
+from replicator.agent.saves import Saves
 from replicator.agent.server import PeerServer
 from replicator.agent.settings import AgentSettings
+from replicator.agent.status import node_status
 from replicator.agent.store import LocalStore
 from replicator.agent.tier import Tier
 from replicator.agent.uplink import Uplink
@@ -28,13 +31,8 @@ from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.model import CheckpointId, Content, Failure, Key, Source
 from replicator.core.node import Node
-from replicator.digest import DataError
 from replicator.errors import ConfigError, ReplicatorError
 from replicator.protocol import CONFIG_FILE, ReplicatorConfig
-
-SEAL_ATTEMPTS = 3
-"""Times that a save is tried before it is put aside."""
-SEAL_PAUSE = 2.0
 
 log = logging.getLogger("replicator.agent")
 
@@ -54,14 +52,19 @@ class Agent:
         self.address = ""
         self.accepted_at = 0.0  # wall clock, only to tell an older coordinator from a younger
         self._tier: Tier | None = None
-        self._seal_retry: dict[int, tuple[int, float]] = {}  # step -> (failures, not before)
-        self._saved_at: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._fatal: asyncio.Future[None] | None = None
         self._scan_wanted = False
+        self._adopting = False
         source = "" if settings.host in ("0.0.0.0", "::") else settings.host
         self.copies = Copies(
-            self.store, self.metrics, settings.secret, source, self._copied, self._copy_failed
+            self.store,
+            self.metrics,
+            settings.secret,
+            source,
+            self._copied,
+            self._copy_failed,
+            self.die,
         )
         self.uplink = Uplink(
             settings.platform,
@@ -70,8 +73,10 @@ class Agent:
             up=lambda: self._with_node(Node.link_up),
             down=lambda: self._with_node(Node.link_down),
             received=self._received,
+            failed=self.die,
         )
         self.watcher = Watcher(settings.local_dir, self._something_appeared)
+        self.saves = Saves(self.store, self.watcher, self.metrics)
         self.coordination = Coordination(self)
         self.server = PeerServer(
             settings.secret,
@@ -102,6 +107,7 @@ class Agent:
         """
         self._fatal = asyncio.get_running_loop().create_future()
         self.store.prepare()
+        self.markers.reserve.fill()
         try:
             await self._start()
             ready()
@@ -160,12 +166,14 @@ class Agent:
 
     def die(self, error: BaseException) -> None:
         """End the agent with this error; its supervisor starts it again."""
+        log.critical("the agent ends", exc_info=error)
         if self._fatal is not None and not self._fatal.done():
             self._fatal.set_exception(error)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self.settings.tick)
+            self.markers.reserve.fill()
             self._with_node(Node.tick)
             self.coordination.tick()
             self.scan()
@@ -188,11 +196,9 @@ class Agent:
             return
         try:
             if config is not None and node.state.linked is not None:
-                for step in self.watcher.finished_saves(config):
-                    if self._seal_retry.get(step, (0, 0.0))[1] <= self.now():
-                        self._saved_at.setdefault(step, self.now())
-                        self.apply(node.saved(step, self.now()))
-            if node.sealing is None and self.watcher.config_ready():
+                for step in self.saves.due(config):
+                    self.apply(node.saved(step, self.now()))
+            if node.sealing is None and not self._adopting and self.watcher.config_ready():
                 self._accept_config()
         except OSError as error:
             self.die(error)
@@ -200,16 +206,18 @@ class Agent:
     def _accept_config(self) -> None:
         node = self.node
         assert node is not None
-        self.watcher.forget(CONFIG_FILE)
         try:
             config = self.markers.read_config(dict(self.settings.environ))
         except (ConfigError, ReplicatorError) as error:
             self._write_failed(str(error))
-            self.markers.consume_config()
+            self._consume_config()
+            return
+        if unrecorded(self.store, config):
+            self._adopting = True
+            self.spawn(self._adopt(config))
             return
         self.markers.clean_up(config)
-        self._seal_retry.clear()
-        self._saved_at.clear()
+        self.saves.forget()
         self.config = config
         self._tier = Tier(self.settings.storage, config)
         known = self.store.load(config)
@@ -218,11 +226,23 @@ class Agent:
         job = job_of(config, self.settings.platform.job_uid)
         self.metrics.peers.set(len(job.peers))
         self.apply(node.accept(job, secrets.token_hex(8), self.now()))
-        self.markers.consume_config()
+        self._consume_config()
         if config.ignored_keys:
             self._write_error(f"{CONFIG_FILE}: unknown keys: {', '.join(config.ignored_keys)}")
         self.coordination.supervise()
         log.info("job accepted", extra={"job": job.name, "rank": job.rank, "world": job.world})
+
+    def _consume_config(self) -> None:
+        self.watcher.forget(CONFIG_FILE)
+        self.markers.consume_config()
+
+    async def _adopt(self, config: ReplicatorConfig) -> None:
+        """Take over what the public reference left, then look at the configuration again."""
+        try:
+            await asyncio.to_thread(adopt, self.store, config)
+        finally:
+            self._adopting = False
+        self._something_appeared()
 
     # ---- events for the core --------------------------------------------------------------------
 
@@ -234,20 +254,9 @@ class Agent:
     def _received(self, message: msg.ToNode) -> None:
         if self.node is None:
             return
-        if isinstance(message, msg.Progress):
-            self._note_progress(message)
+        if isinstance(message, msg.Progress) and message.replicated and self.config is not None:
+            self.saves.replicated(self.config, message.replicated.step)
         self.apply(self.node.received(message, self.now()))
-
-    def _note_progress(self, progress: msg.Progress) -> None:
-        if progress.replicated is None:
-            return
-        step = progress.replicated.step
-        self.metrics.replicated_step.set(step)
-        began = self._saved_at.pop(step, None)
-        if began is not None and self.config is not None:
-            framework = self.config.framework.value
-            took = self.now() - began
-            self.metrics.observe("CheckpointReplicationTotal", framework, took, ok=True)
 
     def _copied(self, key: Key, content: Content, world: int) -> None:
         if self.node is not None:
@@ -265,7 +274,7 @@ class Agent:
         try:
             for effect in effects:
                 _EFFECTS[type(effect)](self, effect)
-        except OSError as error:
+        except Exception as error:  # the state on disk is good: begin anew from there
             self.die(error)
 
     def _persist(self, effect: fx.Persist) -> None:
@@ -285,29 +294,12 @@ class Agent:
         config, node = self.config, self.node
         assert config is not None
         assert node is not None
-        try:
-            with self.metrics.timed_hashing():
-                contents = await asyncio.to_thread(self.store.seal, config, checkpoint)
-        except (ReplicatorError, OSError) as error:
-            self._seal_failed(node, config, checkpoint, error)
+        sealed = await self.saves.seal(config, checkpoint)
+        if isinstance(sealed, str):
+            self.apply(node.seal_failed(checkpoint, sealed))
         else:
-            self._seal_retry.pop(checkpoint.step, None)
-            self.metrics.saved_step.set(checkpoint.step)
-            self.apply(node.sealed(checkpoint, contents, self.now()))
+            self.apply(node.sealed(checkpoint, sealed, self.now()))
         self.scan()
-
-    def _seal_failed(
-        self, node: Node, config: ReplicatorConfig, checkpoint: CheckpointId, error: Exception
-    ) -> None:
-        step = checkpoint.step
-        failures = self._seal_retry.get(step, (0, 0.0))[0] + 1
-        self._seal_retry[step] = (failures, self.now() + SEAL_PAUSE)
-        text = f"{type(error).__name__}: {error}"
-        if failures >= SEAL_ATTEMPTS and isinstance(error, DataError | ReplicatorError):
-            self.store.reject(config, step)
-            del self._seal_retry[step]
-            text += "; it is put aside"
-        self.apply(node.seal_failed(checkpoint, text))
 
     def _reject_save(self, effect: fx.RejectSave) -> None:
         if self.config is not None:
@@ -402,28 +394,8 @@ class Agent:
 
     def status(self) -> dict[str, Any]:
         """What `stowplan-replicator status` shows."""
-        node = self.node
-        state = node.state if node is not None else fx.NodeState()
-        job = state.job
-        phase = "idle"
-        if job is not None:
-            phase = "running" if state.linked else "prepared" if state.prepared else "joining"
-        copies = sorted(
-            {(k.checkpoint.epoch, k.checkpoint.step) for k in self.store.records}, reverse=True
-        )
-        return {
-            "address": self.address,
-            "job": None if job is None else job.name,
-            "rank": None if job is None else job.rank,
-            "nodes": None if job is None else job.world,
-            "phase": phase,
-            "connected": bool(node is not None and node.connected),
-            "run": None if state.linked is None else state.linked.epoch,
-            "restored_step": None if state.checkpoint is None else state.checkpoint.step,
-            "last_saved_step": None if state.last_step < 0 else state.last_step,
-            "copies": [{"run": epoch, "step": step} for epoch, step in copies],
-            "coordinator": self.coordination.status(),
-        }
+        document = node_status(self.address, self.node, self.store)
+        return {**document, "coordinator": self.coordination.status()}
 
 
 def _join(host: str, port: int) -> str:

@@ -82,18 +82,24 @@ class Coordination:
 
     def received(self, connection: int, message: ToCoordinator) -> None:
         """A node's message."""
-        if self._coordinator is not None:
-            self.decide(self._coordinator.received(connection, message, self._agent.now()))
+        self._event(lambda c, now: c.received(connection, message, now))
 
     def lost(self, connection: int) -> None:
         """A node's connection ended."""
-        if self._coordinator is not None:
-            self.decide(self._coordinator.lost(connection, self._agent.now()))
+        self._event(lambda c, now: c.lost(connection, now))
 
     def tick(self) -> None:
         """Once a second."""
-        if self._coordinator is not None:
-            self.decide(self._coordinator.tick(self._agent.now()))
+        self._event(lambda c, now: c.tick(now))
+
+    def _event(self, event: Callable[[Coordinator, float], list[fx.CoordinatorEffect]]) -> None:
+        """Give the coordinator an event; a fault in it ends the agent, which then begins anew."""
+        if self._coordinator is None:
+            return
+        try:
+            self.decide(event(self._coordinator, self._agent.now()))
+        except Exception as error:
+            self._agent.die(error)
 
     def decide(self, effects: list[fx.CoordinatorEffect]) -> None:
         """Carry out the coordinator's effects, in order."""
@@ -102,7 +108,7 @@ class Coordination:
 
     def _send_to(self, effect: fx.SendTo) -> None:
         coordinator = self._coordinator
-        member = coordinator.members.get(effect.rank) if coordinator is not None else None
+        member = coordinator.members.by_rank.get(effect.rank) if coordinator is not None else None
         if member is not None:
             self._agent.server.send(member.connection, effect.message)
 
@@ -173,7 +179,7 @@ class Coordination:
         complete = replication.complete if replication is not None else None
         return {
             "phase": coordinator.phase.value,
-            "present": sorted(coordinator.members),
+            "present": sorted(coordinator.members.by_rank),
             "restored_step": coordinator.checkpoint.step if coordinator.checkpoint else None,
             "complete_step": None if complete is None else complete.step,
             "replicated_step": None if replicated is None else replicated.step,

@@ -41,6 +41,7 @@ class Copies:
     source: str
     copied: Callable[[Key, Content, int], None]
     failed: Callable[[Key, Source, Failure, str], None]
+    broken: Callable[[BaseException], None]
     _running: dict[asyncio.Task[None], Incoming | None] = field(default_factory=dict)
     _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_COPIES))
 
@@ -48,7 +49,12 @@ class Copies:
         """Begin a copy."""
         task = asyncio.get_running_loop().create_task(self._run(effect, job, tier))
         self._running[task] = None
-        task.add_done_callback(lambda done: self._running.pop(done, None))
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.broken(error)
 
     def cancel_all(self) -> None:
         """Stop every copy; none of them reports any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -24,6 +25,38 @@ def write_whole(path: Path, content: bytes, scratch: Path) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+class Reserve:
+    """Room that is kept on a volume so that small, vital files can be written when it is full."""
+
+    SIZE = 256 * 1024
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def fill(self) -> None:
+        """Take the room, if it can be had and is not held yet."""
+        if self._path.exists():
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self._path, flags, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, self.SIZE)
+        except OSError:
+            self._path.unlink(missing_ok=True)
+        finally:
+            os.close(fd)
+
+    def write_whole(self, path: Path, content: bytes, scratch: Path) -> None:
+        """As `write_whole`; gives the room up where the volume is full otherwise."""
+        try:
+            write_whole(path, content, scratch)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._path.exists():
+                raise
+            self._path.unlink(missing_ok=True)
+            write_whole(path, content, scratch)
 
 
 def read_small(path: Path, limit: int) -> bytes | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from replicator.agent.files import read_small, remove, replace_link, write_whole
+from replicator.agent.files import Reserve, read_small, remove, replace_link
 from replicator.core.effects import NodeState
 from replicator.core.model import CheckpointId, Job, Run
 from replicator.errors import ReplicatorError
@@ -31,6 +31,7 @@ from replicator.protocol import (
 )
 
 STATE_FILE = "state.json"
+RESERVE_FILE = "reserve"
 MAX_STATE_BYTES = 256 * 1024
 MAX_ERRORS_BYTES = 256 * 1024
 """Past this size `replicator.errors` is begun anew: a job that never reads it must not fill RAM."""
@@ -53,6 +54,7 @@ class Markers:
     def __init__(self, root: Path, scratch: Path) -> None:
         self._root = root
         self._scratch = scratch
+        self.reserve = Reserve(scratch.parent / RESERVE_FILE)
 
     # ---- replicator.yaml ------------------------------------------------------------------------
 
@@ -97,7 +99,7 @@ class Markers:
         """Write `replicator.prerestore`."""
         step = None if checkpoint is None else checkpoint.step
         content = Prerestore(step, backup or None).to_bytes()
-        write_whole(self._root / PRERESTORE_FILE, content, self._scratch)
+        self.reserve.write_whole(self._root / PRERESTORE_FILE, content, self._scratch)
 
     def link(
         self, config: ReplicatorConfig, checkpoint: CheckpointId | None, stored: list[str]
@@ -106,7 +108,7 @@ class Markers:
         for worker in range(config.workers_per_node):
             if checkpoint is None:
                 name = no_checkpoint_marker(config.job_name, config.node_rank, worker)
-                write_whole(self._root / str(name), b"", self._scratch)
+                self.reserve.write_whole(self._root / str(name), b"", self._scratch)
             else:
                 name = CheckpointName(
                     config.job_name,
@@ -130,11 +132,12 @@ class Markers:
         before = read_small(path, MAX_ERRORS_BYTES) or b""
         if len(before) > MAX_ERRORS_BYTES:
             before = b""
-        write_whole(path, before + _one_line(text), self._scratch)
+        self.reserve.write_whole(path, before + _one_line(text), self._scratch)
 
     def failed(self, text: str) -> None:
         """Write `replicator.failed`: the job aborts."""
-        write_whole(self._root / FAILED_FILE, text.encode() + b"\n", self._scratch)
+        content = text.encode() + b"\n"
+        self.reserve.write_whole(self._root / FAILED_FILE, content, self._scratch)
 
     # ---- for the agent --------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class Markers:
             "accepted_at": accepted_at,
         }
         content = json.dumps(document).encode()
-        write_whole(self._scratch.parent / STATE_FILE, content, self._scratch)
+        self.reserve.write_whole(self._scratch.parent / STATE_FILE, content, self._scratch)
 
     def load_state(self, platform_uid: str) -> SavedState:
         """The state before the crash; a fresh one where there is none or it is damaged."""

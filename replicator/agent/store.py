@@ -11,6 +11,7 @@ All methods block; they are safe to call from several threads.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from replicator.agent.adoption import put_aside_other_jobs
 from replicator.agent.files import read_small, remove, sync_directory, used_bytes, write_whole
 from replicator.core.model import CheckpointId, Content, Copy, Key, ShardId
 from replicator.digest import (
@@ -137,14 +139,16 @@ class LocalStore:
     # ---- inventory ------------------------------------------------------------------------------
 
     def load(self, config: ReplicatorConfig) -> list[Copy]:
-        """Read all records of a job, adopt what the public reference left, drop leftovers."""
+        """Read all records of a job; drop leftovers, put aside what belongs to other jobs.
+
+        Data of the public reference must have been adopted before (see adoption.py).
+        """
         with self._lock:
             self.records.clear()
             self._verified.clear()
             for entry in sorted(self.root.iterdir()):
                 self._load_record(entry, config)
-            self._put_aside_other_jobs(config.job_name)
-            self._adopt_all(config)
+            put_aside_other_jobs(self, config.job_name)
             self._drop_orphans()
             return [
                 Copy(key.checkpoint, key.shard, content_of(manifest), manifest.nodes)
@@ -152,13 +156,11 @@ class LocalStore:
             ]
 
     def _load_record(self, entry: Path, config: ReplicatorConfig) -> None:
-        match = _RECORD.fullmatch(entry.name)
-        name = parse_checkpoint_name(f"{match['name']}.meta", config.job_name) if match else None
+        match, name = _RECORD.fullmatch(entry.name), self.record_name(entry, config.job_name)
         if match is None or name is None:
             return
-        key = Key(
-            CheckpointId(int(match["epoch"]), name.step), ShardId(name.node_rank, name.worker)
-        )
+        checkpoint = CheckpointId(int(match["epoch"]), name.step)
+        key = Key(checkpoint, ShardId(name.node_rank, name.worker))
         try:
             content = read_small(entry, MAX_MANIFEST_BYTES)
             manifest = ShardManifest.from_bytes(content or b"")
@@ -170,59 +172,28 @@ class LocalStore:
             return
         self.records[key] = manifest
 
-    def _put_aside_other_jobs(self, job: str) -> None:
-        """A volume serves one job at a time; what another one left is kept in quarantine."""
-        for entry in sorted(self.root.iterdir()):
-            match = _RECORD.fullmatch(entry.name)
-            name = parse_checkpoint_name(f"{match['name']}.meta") if match else None
-            if name is None or name.job_name == job:
-                continue
-            try:
-                manifest = ShardManifest.from_bytes(read_small(entry, MAX_MANIFEST_BYTES) or b"")
-            except (OSError, ManifestError):
-                remove(entry)
-                continue
-            data = self.data_path(manifest)
-            if data.exists() and self.by_storage_name(manifest.storage_name) is None:
-                data.rename(self.quarantine / f"{secrets.token_hex(4)}-{data.name}")
-            entry.replace(self.quarantine / entry.name)
-            remove(self.root / str(name))
+    def adopt(self, key: Key, manifest: ShardManifest) -> None:
+        """Record data that is in place under its storage name (see adoption.py)."""
+        with self._lock:
+            self._write_record(key, manifest)
 
-    def _adopt_all(self, config: ReplicatorConfig) -> None:
-        known = {(k.checkpoint.step, k.shard.rank, k.shard.worker) for k in self.records}
-        for entry in sorted(self.root.iterdir()):
-            name = parse_checkpoint_name(entry.name, config.job_name)
-            if name is None or name.kind is not NameKind.META:
-                continue
-            if (name.step, name.node_rank, name.worker) not in known:
-                self._adopt(entry, name, config)
-
-    def _adopt(self, entry: Path, name: CheckpointName, config: ReplicatorConfig) -> None:
-        """Data of the public reference, provided that it hashes to its name."""
-        try:
-            stored = parse_meta(read_small(entry, MAX_SMALL_FILE_BYTES) or b"")
-            path = self.root / data_name(stored)
-            content = read_content(path, threads=self.threads)
-        except (OSError, ReplicatorError):
-            return
-        orbax = config.framework is Framework.ORBAX and content.is_directory
-        if not orbax and reference_hash(content) != stored:
-            return
-        if orbax and _orbax_name(path, config, content) != stored:
-            return
-        manifest = replace(
-            build_manifest(content, config, step=name.step, worker=name.worker, data_hash=stored),
-            node_rank=name.node_rank,
-        )
-        if not self.data_path(manifest).exists():
-            path.rename(self.data_path(manifest))
-        key = Key(CheckpointId(0, name.step), ShardId(name.node_rank, name.worker))
-        self._write_record(key, manifest)
+    @staticmethod
+    def record_name(entry: Path, job: str | None = None) -> CheckpointName | None:
+        """Which shard a record (of any job, or of one) is of, as its `.meta` name."""
+        match = _RECORD.fullmatch(entry.name)
+        return parse_checkpoint_name(f"{match['name']}.meta", job) if match else None
 
     def _drop_orphans(self) -> None:
-        """Data without a record: a copy whose record was never written, or damaged."""
+        """Data whose record was never written: a copy that arrived when the agent died.
+
+        Data that a `.meta` names is not ours to delete: its record was damaged, or it is the public
+        reference's (adoption.py decides about it).
+        """
         used = {manifest.storage_name for manifest in self.records.values()}
-        for entry in self.root.iterdir():
+        for entry in self.root.glob("*.meta"):
+            with contextlib.suppress(OSError, ProtocolError):
+                used.add(parse_meta(read_small(entry, MAX_SMALL_FILE_BYTES) or b""))
+        for entry in list(self.root.iterdir()):
             stored = parse_data_name(entry.name)
             if stored is not None and stored not in used:
                 self._discard(entry)
@@ -261,7 +232,7 @@ class LocalStore:
             content = read_content(path, threads=self.threads)
             name = reference_hash(content)
             if config.assume_data_parallelism is not None:
-                name = _orbax_name(path, config, content)
+                name = reference_name(path, config, content, self.threads)
             manifest = build_manifest(
                 content,
                 config,
@@ -477,13 +448,15 @@ def _belongs(manifest: ShardManifest, job: str, key: Key) -> bool:
     return manifest.job_name == job and key == (checkpoint, shard)
 
 
-def _orbax_name(path: Path, config: ReplicatorConfig, content: ShardContent) -> str:
+def reference_name(
+    path: Path, config: ReplicatorConfig, content: ShardContent, threads: int
+) -> str:
     """The reference's name of data; without tensorstore the plain directory's.
 
     It decides whether replicas count as equal. Without it equal Orbax values in differently laid
     out files are taken for different and copied: more memory, never less safety.
     """
     try:
-        return data_hash(path, config.framework, content)
+        return data_hash(path, config.framework, content, threads=threads)
     except (OrbaxHashUnavailableError, ProtocolError):
         return reference_hash(content)

@@ -12,7 +12,7 @@ from replicator.agent.store import LocalStore, NoSpaceError
 from replicator.agent.transfer import TransferError
 from replicator.backup_index import BackupIndex, BackupStep
 from replicator.backup_seal import BackupSeal
-from replicator.backups import JobBackups
+from replicator.backups import BackupNotFoundError, JobBackups
 from replicator.core import effects as fx
 from replicator.core.model import Backup, CheckpointId, Content, Failure, Key, ShardId
 from replicator.digest import build_manifest, data_hash
@@ -51,15 +51,21 @@ class Tier:
             for name in names if forced is None else [n for n in names if n == forced]:
                 if name in skip:
                     continue
-                index = await self._backups.index(
-                    name,
-                    nodes=self._config.nodes,
-                    workers_per_node=self._config.workers_per_node,
-                )
-                found.append(self._judged(index))
+                try:
+                    found.append(self._judged(await self._index(name)))
+                except BackupNotFoundError:
+                    continue  # pruned since the listing, or an empty directory
                 if not found[-1].problem:
                     break
             return found, forced
+
+    async def _index(self, name: str) -> BackupIndex:
+        assert self._backups is not None
+        return await self._backups.index(
+            name,
+            nodes=self._config.nodes,
+            workers_per_node=self._config.workers_per_node,
+        )
 
     def _judged(self, index: BackupIndex) -> Backup:
         step = index.newest_complete
@@ -158,12 +164,7 @@ class Tier:
         async with asyncio.timeout(GRACE_SECONDS + content.size / MIN_BYTES_PER_SECOND):
             step = self._steps.get(backup)
             if step is None:
-                index = await self._backups.index(
-                    backup,
-                    nodes=self._config.nodes,
-                    workers_per_node=self._config.workers_per_node,
-                )
-                self._judged(index)
+                self._judged(await self._index(backup))
                 step = self._steps.get(backup)
             if step is None:
                 raise StoredDataError(f"backup {backup} is not complete", missing=True)

@@ -24,6 +24,7 @@ from replicator.agent.channel import Channel
 from replicator.agent.files import open_beneath, remove, sync_directory
 from replicator.agent.store import LocalStore, NoSpaceError, Reservation
 from replicator.agent.wire import WireError, decode_json, is_hash
+from replicator.content import make_folders, new_file
 from replicator.core.model import Failure
 from replicator.errors import ManifestError, ReplicatorError
 from replicator.manifest import MAX_MANIFEST_BYTES, ManifestFile, ShardManifest
@@ -124,14 +125,12 @@ def _receive_files(
     deadline = time.monotonic() + GRACE_SECONDS + manifest.total_size / MIN_BYTES_PER_SECOND
     buffer = memoryview(bytearray(BUFFER_BYTES))
     if manifest.is_directory:
-        place.mkdir()
         folders = set(manifest.empty_directories)
         folders.update(f.path.rpartition("/")[0] for f in manifest.files)
-        for folder in sorted(folders - {""}):
-            (place / folder).mkdir(parents=True, exist_ok=True)
+        make_folders(place, sorted(folders - {""}))
     for file in manifest.files:
-        target = place / file.path if file.path else place
-        _receive_file(incoming, file, target, buffer, reservation, deadline)
+        with new_file(place, file.path) as fd:
+            _receive_file(incoming, file, fd, buffer, reservation, deadline)
     if manifest.is_directory:
         for path in (place, *(p for p in place.rglob("*") if p.is_dir())):
             sync_directory(path)
@@ -140,35 +139,30 @@ def _receive_files(
 def _receive_file(
     incoming: Incoming,
     file: ManifestFile,
-    target: Path,
+    fd: int,
     buffer: memoryview,
     reservation: Reservation,
     deadline: float,
 ) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(target, flags, 0o644)
-    try:
-        hasher, left = blake3(), file.size
-        sock = incoming.channel.sock
-        while left:
-            count = sock.recv_into(buffer, min(left, BUFFER_BYTES), socket.MSG_WAITALL)
-            if count == 0:
-                raise ConnectionError("the source closed the connection")
-            if incoming.cancelled.is_set():
-                raise ConnectionError("cancelled")
-            if time.monotonic() > deadline:
-                raise TimeoutError("too slow")
-            hasher.update(buffer[:count])
-            _write_all(fd, buffer[:count])
-            left -= count
-            reservation.written += count
-        if hasher.hexdigest() != file.blake3:
-            raise TransferError(
-                Failure.CORRUPT, f"{file.path or 'the file'}: received bytes hash differently"
-            )
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    hasher, left = blake3(), file.size
+    sock = incoming.channel.sock
+    while left:
+        count = sock.recv_into(buffer, min(left, BUFFER_BYTES), socket.MSG_WAITALL)
+        if count == 0:
+            raise ConnectionError("the source closed the connection")
+        if incoming.cancelled.is_set():
+            raise ConnectionError("cancelled")
+        if time.monotonic() > deadline:
+            raise TimeoutError("too slow")
+        hasher.update(buffer[:count])
+        _write_all(fd, buffer[:count])
+        left -= count
+        reservation.written += count
+    if hasher.hexdigest() != file.blake3:
+        raise TransferError(
+            Failure.CORRUPT, f"{file.path or 'the file'}: received bytes hash differently"
+        )
+    os.fsync(fd)
 
 
 def _write_all(fd: int, view: memoryview) -> None:

@@ -35,6 +35,7 @@ class Uplink:
     up: Callable[[], None]
     down: Callable[[], None]
     received: Callable[[ToNode], None]
+    failed: Callable[[BaseException], None]
     _task: asyncio.Task[None] | None = None
     _channel: Channel | None = None
     _queue: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
@@ -52,6 +53,11 @@ class Uplink:
             task.add_done_callback(self._old.discard)
         if job is not None:
             self._task = asyncio.create_task(self._run(job))
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failed(error)
 
     async def stop(self) -> None:
         """Close for good."""

@@ -8,6 +8,7 @@ only a scan has seen is taken once it has been left alone for a while.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,6 +36,9 @@ _MASK = (
 _COMPLETE = inotify_simple.flags.CLOSE_WRITE | inotify_simple.flags.MOVED_TO
 
 
+log = logging.getLogger("replicator.watcher")
+
+
 @dataclass(slots=True)
 class Watcher:
     """Calls `changed` (on the event loop) when something may have appeared in `root`."""
@@ -45,9 +49,19 @@ class Watcher:
     _complete: set[str] = field(default_factory=set)
 
     def start(self) -> None:
-        """Begin watching; the caller scans afterwards, so nothing falls between."""
-        self._inotify = inotify_simple.INotify(nonblocking=True)
-        self._inotify.add_watch(self.root, _MASK)
+        """Begin watching; the caller scans afterwards, so nothing falls between.
+
+        Where the system has no watch to give (its limits are low by default), scans must do.
+        """
+        try:
+            self._inotify = inotify_simple.INotify(nonblocking=True)
+            self._inotify.add_watch(self.root, _MASK)
+        except OSError as error:
+            log.warning("no inotify; saves are seen by scans only", extra={"reason": str(error)})
+            if self._inotify is not None:
+                self._inotify.close()
+            self._inotify = None
+            return
         asyncio.get_running_loop().add_reader(self._inotify.fileno(), self._readable)
 
     def stop(self) -> None:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import importlib
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from replicator.client.errors import ClientError, RestoreDataError, SaveError, StepExistsError
@@ -34,6 +36,8 @@ HAND_OVER_SECONDS: Final = 600.0
 """How long the first rank of a node waits for the others to finish writing."""
 _DONE: Final = ".metadata"
 """torch writes this last, by rename."""
+_attempts: Final[Counter[tuple[Path, int, int]]] = Counter()
+"""How often each rank of this process has begun to save a step."""
 _NO_DIST: Final = "every node keeps only what it saves itself: call save with no_dist=True"
 
 
@@ -86,8 +90,11 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
         self._local_world_size = local_world_size
         self._timeout = hand_over_timeout
         self._pending = client.volume.pending_path(step, 0)
-        self._own = self._pending / str(local_rank)
         super().__init__(self._own, **{"sync_files": False, **options})
+
+    @property
+    def _own(self) -> Path:
+        return self._pending / str(self._local_rank)
 
     def reset(self, checkpoint_id: Any = None) -> None:
         """Called by torch before each save; the path is this writer's own, so none may be given."""
@@ -100,14 +107,20 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
 
         Raises:
             SaveError: without `no_dist=True`: torch would then write what ranks share on one of
-            them
-                only, and a node that is restored from its own files would miss it.
+                them only, and a node that is restored from its own files would miss it.
             StepExistsError: this step is there already.
         """
         if not is_coordinator:
             raise SaveError(_NO_DIST)
         if (final := self._client.volume.final_path(self._step, 0)).exists():
             raise StepExistsError(self._step, final)
+        # The ranks save in step, so each one's n-th attempt belongs with the others' n-th: a part
+        # that a slow rank finishes after its attempt was given up is never taken for a later one's.
+        attempt = (self._client.volume.directory, self._step, self._local_rank)
+        _attempts[attempt] += 1
+        pending = self._client.volume.pending_path(self._step, 0)
+        self._pending = pending.with_name(f"{pending.name}.{_attempts[attempt]}")
+        self.path = self._own
         super().set_up_storage_writer(is_coordinator, *args, **kwargs)
 
     def prepare_local_plan(self, plan: Any) -> Any:
@@ -142,7 +155,7 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
                 f"step {self._step}: local ranks {missing} have not written their part within "
                 f"{self._timeout:g} s; the step is given up"
             )
-        self._client.volume.commit(self._step, 0)
+        self._client.volume.commit(self._step, 0, pending=self._pending)
 
     def _wait_for_all(self) -> list[int]:
         deadline = time.monotonic() + self._timeout

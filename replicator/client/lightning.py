@@ -69,8 +69,8 @@ class ReplicatorCheckpointIO(_checkpoint_io.TorchCheckpointIO):  # type: ignore[
 
         Args:
             client: this node's.
-            restored: what `client.start()` gave; then pass `restored_path()` as `ckpt_path` to
-            `fit`.
+            restored: what `client.start()` gave; then pass `restored_path()` as `ckpt_path`
+                to `fit`.
         """
         super().__init__()
         self._client = client

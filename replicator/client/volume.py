@@ -218,14 +218,15 @@ class CheckpointVolume:
             raise SaveError(f"step {step}: {error.strerror or error}") from error
         return pending
 
-    def commit(self, step: int, worker: int) -> Path:
+    def commit(self, step: int, worker: int, *, pending: Path | None = None) -> Path:
         """Hand a written checkpoint over: one rename, so that it is there whole or not at all.
 
         Raises:
             StepExistsError: a finished checkpoint of this step is still there.
             SaveError: nothing was written, or the rename failed.
         """
-        final, pending = self.final_path(step, worker), self.pending_path(step, worker)
+        final = self.final_path(step, worker)
+        pending = pending or self.pending_path(step, worker)
         if os.path.lexists(final):
             raise StepExistsError(step, final)
         try:

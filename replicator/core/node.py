@@ -26,6 +26,8 @@ from replicator.core.model import (
     Timing,
 )
 
+MAX_TOLD = 1000
+"""Errors that are remembered so as not to be written again."""
 HELLO_PAUSE = 1.0
 """Seconds between two hellos that the coordinator could not use yet."""
 
@@ -63,7 +65,9 @@ class Node:
         self._needs: set[ShardId] = set()
         self._plan: msg.Plan | None = None
         self._in_flight: dict[Key, Source] = {}
-        self._quarantined = False
+        self._replicated: CheckpointId | None = None  # as the coordinator last said
+        self._aside = True  # there may be quarantined data, put aside when ...
+        self._aside_since: CheckpointId | None = None  # ... this was the newest replicated
         self._heard = self._sent = 0.0
         self._hello_at: float | None = None
         self._joined_at: float | None = None
@@ -78,7 +82,18 @@ class Node:
             return []
         self._joined_at = now if self.state.linked is None else None
         self._lost_at = now
-        return [fx.Reconnect()]
+        if self.state.prepared is None or self.state.linked is not None or self._holds_own():
+            return [fx.Reconnect()]
+        # What a commit would link has gone since: it must be planned anew.
+        self.state = replace(self.state, prepared=None)
+        return [fx.Persist(self.state), fx.Reconnect()]
+
+    def _holds_own(self) -> bool:
+        job, checkpoint = self.state.job, self.state.checkpoint
+        if job is None or checkpoint is None:
+            return True
+        own = (ShardId(job.rank, worker) for worker in range(job.workers))
+        return all(Key(checkpoint, shard) in self.copies for shard in own)
 
     def accept(self, job: Job, attempt: str, now: float) -> list[fx.NodeEffect]:
         """A valid `replicator.yaml` starts (or restarts) the job; leftovers were cleaned up."""
@@ -88,8 +103,11 @@ class Node:
         self._plan = None
         self._in_flight.clear()
         self._told.clear()
+        self._replicated = None
+        self._put_aside()
         self._hello_at = None
         self._joined_at = self._lost_at = now
+        self.connected = False  # whatever is still under way belongs to the earlier start
         return [fx.CancelCopies(), fx.Persist(self.state), fx.Reconnect()]
 
     def saved(self, step: int, now: float) -> list[fx.NodeEffect]:
@@ -113,6 +131,7 @@ class Node:
                 f"step {step} was saved after step {self.state.last_step} in the same run; "
                 "steps of a run must grow, so it is put aside and not replicated"
             )
+            self._put_aside()
             return [fx.RejectSave(step, text), fx.WriteError(text), *self._seal_next()]
         self.sealing = CheckpointId(self.state.linked.epoch, step)
         return [fx.Seal(self.sealing, self.state.job.workers)]
@@ -137,6 +156,7 @@ class Node:
     def seal_failed(self, checkpoint: CheckpointId, detail: str) -> list[fx.NodeEffect]:
         """The save could not be taken; the application goes on, unprotected for this step."""
         self.sealing = None
+        self._put_aside()  # by the shell, where it gives the save up
         text = f"step {checkpoint.step} could not be taken over: {detail}"
         return [fx.WriteError(text), *self._seal_next()]
 
@@ -166,10 +186,13 @@ class Node:
         )
         if failure is not Failure.TRANSIENT:
             step, rank = key.checkpoint.step, key.shard.rank
-            effects.append(
-                fx.WriteError(f"step {step} of node {rank}: {failure} ({source.origin}): {detail}")
-            )
+            text = f"step {step} of node {rank}: {failure} ({source.origin}): {detail}"
+            effects += self._tell_once(text, about=f"{key} {failure} {source.origin}")
         return effects
+
+    def _put_aside(self) -> None:
+        """Something goes into quarantine: it stays until a newer checkpoint is replicated."""
+        self._aside, self._aside_since = True, self._replicated
 
     def _take_out(self, key: Key, detail: str) -> list[fx.NodeEffect]:
         found = self.copies.get(key)
@@ -179,6 +202,7 @@ class Node:
         bad = tuple(k for k, (content, _) in self.copies.items() if content.manifest == manifest)
         for one in bad:
             del self.copies[one]
+        self._put_aside()
         effects: list[fx.NodeEffect] = [fx.Quarantine(bad, detail)]
         job, checkpoint = self.state.job, self.state.checkpoint
         own = job is not None and any((k[0], k.shard.rank) == (checkpoint, job.rank) for k in bad)
@@ -315,10 +339,11 @@ class Node:
         complete, replicated, held = progress.complete, progress.replicated, progress.held
         old = tuple(k for k in self.copies if may_delete(k.checkpoint, complete, replicated, held))
         effects = self._delete(old)
-        if replicated is not None and replicated.epoch == progress.run.epoch:
-            if not self._quarantined:
-                effects.append(fx.ReleaseQuarantine())
-            self._quarantined = True
+        of_this_run = replicated is not None and replicated.epoch == progress.run.epoch
+        if of_this_run and self._aside and replicated != self._aside_since:
+            effects.append(fx.ReleaseQuarantine())
+            self._aside = False
+        self._replicated = replicated
         return effects
 
     def _delete(self, keys: tuple[Key, ...]) -> list[fx.NodeEffect]:
@@ -385,10 +410,14 @@ class Node:
             effects += self._send(msg.Ping(), now)
         return effects
 
-    def _tell_once(self, text: str) -> list[fx.NodeEffect]:
-        if text in self._told or len(self._told) > 100:
+    def _tell_once(self, text: str, about: str = "") -> list[fx.NodeEffect]:
+        """An error for the job, unless the same (or one about the same) was written before."""
+        about = about or text
+        if about in self._told:
             return []
-        self._told.add(text)
+        if len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        self._told.add(about)
         return [fx.WriteError(text)]
 
     def _send(self, message: msg.ToCoordinator, now: float) -> list[fx.NodeEffect]:

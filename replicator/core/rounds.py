@@ -59,6 +59,7 @@ class Replication:
         self._catalogue = catalogue
         self._timing = timing
         self.shards = all_shards(world, workers)
+        self._stale = False  # `_missing` must be found out anew
         self._missing: dict[int, set[ShardId]] = {}  # target -> shards of the active checkpoint
         self._in_flight: dict[Pair, float] = {}
         self._not_before: dict[Pair, float] = {}
@@ -111,6 +112,7 @@ class Replication:
 
     def _activate(self, checkpoint: CheckpointId, now: float) -> None:
         self.active = checkpoint
+        self._stale = False
         self._missing = {}
         for rank, shard in self._lacking(checkpoint):
             self._missing.setdefault(rank, set()).add(shard)
@@ -154,8 +156,7 @@ class Replication:
                 self.complete = self._catalogue.newest_complete(self.shards)
             if self.replicated and not self._catalogue.is_complete(self.replicated, self.shards):
                 self.replicated = None
-        if self.active is not None:
-            self._reopen()
+        self._stale = True
 
     def receipt(
         self, rank: int, checkpoint: CheckpointId, shard: ShardId, content: Content
@@ -190,31 +191,34 @@ class Replication:
         self._delay[pair] = min(delay * 2, self._timing.retry_cap)
         self.problems[pair] = text
 
-    def arrived(self, rank: int, address: str, now: float) -> None:
-        """A node is (back) in the run; its inventory is in the catalogue."""
-        self.present.add(rank)
-        self.addresses[rank] = address
-        self._forget_orders(rank)
+    def arrived(self, addresses: dict[int, str], now: float) -> None:
+        """Nodes are (back) in the run; their inventories are in the catalogue."""
+        self.present.update(addresses)
+        self.addresses.update(addresses)
+        for rank in addresses:
+            self._forget_orders(rank)
         self.damaged()
         for checkpoint in sorted(self.sealed):
             self._advance(checkpoint)
-        if self.active is not None:
-            self._reopen()
-        elif self.replicated is not None and any(True for _ in self._lacking(self.replicated)):
-            self._activate(self.replicated, now)
+        thin = self.replicated if self.active is None else None
+        if thin is not None and any(True for _ in self._lacking(thin)):
+            self._activate(thin, now)
 
     def left(self, rank: int) -> None:
         """A node is gone; its receipts do not count until it is back and shows its copies."""
         self.present.discard(rank)
         self._forget_orders(rank)
-        if self.active is not None:
-            self._reopen()
+        self._stale = True
 
-    def _reopen(self) -> None:
-        assert self.active is not None
+    def _refresh(self) -> None:
+        """Find out anew what is missing, after nodes came, went or lost data."""
+        if not self._stale:
+            return
+        self._stale = False
         self._missing = {}
-        for rank, shard in self._lacking(self.active):
-            self._missing.setdefault(rank, set()).add(shard)
+        if self.active is not None:
+            for rank, shard in self._lacking(self.active):
+                self._missing.setdefault(rank, set()).add(shard)
 
     def _forget_orders(self, rank: int) -> None:
         for pair in [pair for pair in self._in_flight if pair[0] == rank]:
@@ -227,7 +231,10 @@ class Replication:
 
         Only when all nodes are present: what an absent node holds is not known.
         """
-        if self.active is None or self._missing or len(self.present) < self._world:
+        if self.active is None or len(self.present) < self._world:
+            return None
+        self._refresh()
+        if self._missing:
             return None
         done, self.active = self.active, None
         news = self.replicated is None or done > self.replicated
@@ -268,6 +275,7 @@ class Replication:
         """Copies to start now, for the given target ranks or for all."""
         if self.active is None:
             return []
+        self._refresh()
         orders: list[tuple[int, Fetch]] = []
         for rank in list(self._missing) if targets is None else targets:
             if rank not in self.present or rank not in self._missing:
@@ -323,6 +331,7 @@ class Replication:
 
     def _overdue_report(self) -> str:
         assert self.active is not None
+        self._refresh()
         step = self.active.step
         unsaved = sorted(set(range(self._world)) - self.sealed.get(self.active, set()))
         if unsaved:

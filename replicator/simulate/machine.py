@@ -328,7 +328,7 @@ class Machine:
 
     def _do_SendTo(self, effect: fx.SendTo) -> None:  # noqa: N802
         assert self.coordinator is not None
-        member = self.coordinator.members.get(effect.rank)
+        member = self.coordinator.members.by_rank.get(effect.rank)
         if member is not None:
             self.world.network.send_down(member.connection, effect.message)
 

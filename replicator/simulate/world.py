@@ -130,11 +130,13 @@ class World:
                 self._check_commit(coordinator)
 
     def _check_commit(self, coordinator: Coordinator) -> None:
-        if coordinator.forced_by or any(
-            member.hello.linked is not None for member in coordinator.members.values()
+        if coordinator.forced or any(
+            member.hello.linked is not None for member in coordinator.members.by_rank.values()
         ):
             return
-        members = [self.machine_at(m.hello.address).disk for m in coordinator.members.values()]
+        members = [
+            self.machine_at(m.hello.address).disk for m in coordinator.members.by_rank.values()
+        ]
         self.invariants.committing(members, coordinator.checkpoint)
 
     # ---- what machines ask ----------------------------------------------------------------------
@@ -173,7 +175,7 @@ class World:
         self.rounds += 1
         machine_of = list(self.machine_of)
         required: dict[ShardId, set[int]] = {}
-        for rank, member in coordinator.members.items():
+        for rank, member in coordinator.members.by_rank.items():
             machine_of[rank] = self.machine_at(member.hello.address).index
             for worker in range(self.workers):
                 required[ShardId(rank, worker)] = {rank, *member.hello.peers}

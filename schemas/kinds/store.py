@@ -59,6 +59,7 @@ def kinds_of(versions: Versions) -> dict[tuple[str, str], KindRef]:
         f"kueue-{versions.kueue}",
         f"jobset-{versions.jobset}",
         f"checkpointing-{versions.checkpointing}",
+        f"argocd-{versions.argocd}",
     )
     return {(ref.api_version, ref.kind): ref for name in archives for ref in _index(name)}
 

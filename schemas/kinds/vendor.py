@@ -1,10 +1,10 @@
 """Take the upstream schemas into ``schemas/upstream/originals``.
 
 Run by hand when a version is added: ``python -m schemas.kinds.vendor --kubernetes DIR``. Sources
-are the Go module cache (``go mod download``, whose checksums Go verifies) for Kueue and JobSet, a
-checkout for CheckpointConfiguration, and the data of the ``kubernetes-validate`` wheel for the core
-kinds. Descriptions are dropped, nothing else is changed; ``sources.json`` records where each file
-came from, its licence and its digest.
+are the Go module cache (``go mod download``, whose checksums Go verifies) for Kueue, JobSet and
+Argo CD, a checkout for CheckpointConfiguration, and the data of the ``kubernetes-validate`` wheel
+for the core kinds. Descriptions are dropped, nothing else is changed; ``sources.json`` records
+where each file came from, its licence and its digest.
 """
 
 from __future__ import annotations
@@ -22,14 +22,22 @@ import yaml
 
 from schemas.kinds.convert import closure
 from schemas.kinds.core import CORE_GROUPS, NOT_MANIFESTS
-from schemas.versions import JOBSET_VERSIONS, KUBERNETES_MINORS, KUEUE_VERSIONS
+from schemas.versions import (
+    ARGOCD_VERSION,
+    JOBSET_VERSIONS,
+    KUBERNETES_MINORS,
+    KUEUE_VERSIONS,
+)
 
 UPSTREAM = Path(__file__).resolve().parent.parent / "upstream"
 ORIGINALS = UPSTREAM / "originals"
 CHECKPOINT_COMMIT = "e750704a82ffb203e5e1d9e94758dbe148a9af6e"
 CHECKPOINT_FILE = "crd/checkpointconfiguration.yaml"
-MODULES = {"kueue": "sigs.k8s.io/kueue", "jobset": "sigs.k8s.io/jobset"}
-CRD_FOLDER = "config/components/crd/bases"
+MODULES = {
+    "kueue": ("sigs.k8s.io/kueue", "config/components/crd/bases/*.yaml"),
+    "jobset": ("sigs.k8s.io/jobset", "config/components/crd/bases/*.yaml"),
+    "argocd": ("github.com/argoproj/argo-cd/v3", "manifests/crds/*-crd.yaml"),
+}
 
 
 def without_descriptions(value: Any) -> Any:
@@ -69,15 +77,15 @@ def module_folder(module: str, version: str) -> Path:
 
 
 def vendor_module(component: str, version: str) -> dict[str, str]:
-    """Store the CRDs of one release of Kueue or JobSet; returns its ``sources.json`` entry."""
-    module = MODULES[component]
-    files = sorted((module_folder(module, version) / CRD_FOLDER).glob("*.yaml"))
+    """Store the CRDs of one release of a component; returns its ``sources.json`` entry."""
+    module, pattern = MODULES[component]
+    files = sorted(module_folder(module, version).glob(pattern))
     crds = [without_descriptions(yaml.safe_load(path.read_text("utf-8"))) for path in files]
     (ORIGINALS / f"{component}-{version}.json.gz").write_bytes(pack(crds))
     return {
         "component": component,
         "version": version,
-        "source": f"Go module {module}@v{version}, {CRD_FOLDER}/*.yaml",
+        "source": f"Go module {module}@v{version}, {pattern}",
         "licence": "Apache-2.0",
         "changes": "descriptions dropped",
         "sha256_of_originals": digest(files),
@@ -138,6 +146,7 @@ def main() -> None:
     ORIGINALS.mkdir(parents=True, exist_ok=True)
     entries = [vendor_module("kueue", release.version) for release in KUEUE_VERSIONS]
     entries += [vendor_module("jobset", release.version) for release in JOBSET_VERSIONS]
+    entries.append(vendor_module("argocd", ARGOCD_VERSION))
     entries.append(vendor_checkpointing(args.checkpointing))
     entries += [vendor_core(args.kubernetes, minor) for minor in KUBERNETES_MINORS]
     (UPSTREAM / "sources.json").write_text(json.dumps(entries, indent=2) + "\n", "utf-8")

@@ -66,8 +66,10 @@ def test_the_right_form_breaks_nothing(folder):
 
 def test_every_rule_has_a_case():
     without = {"POL001", "WVR001", "WVR002", "WVR003", "YML001", "YML002", "YML003"}
-    # Those have tests of their own: test_run, test_waivers and test_tolerant.
-    assert {folder.name for folder in RULES} == set(all_rules()) - without
+    # Those have tests of their own: test_run, test_waivers and test_tolerant; the rules of a live
+    # cluster have theirs in tests/generator/doctor.
+    of_files = {rule for rule in all_rules() if not rule.startswith("DOC")}
+    assert {folder.name for folder in RULES} == of_files - without
 
 
 @pytest.mark.parametrize("folder", PUBLIC, ids=lambda folder: folder.name)

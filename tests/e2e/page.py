@@ -24,6 +24,7 @@ RIGHT_MARGIN = 40
 DOT_RADIUS = 8
 LANE_HEIGHT = 17
 BAR_HEIGHT = 13
+THIN_HEIGHT = 4
 HEADING_HEIGHT = 24
 AXIS_HEIGHT = 34
 #: Bars narrower than this carry no text, in pixels per character.
@@ -204,20 +205,23 @@ def _lane(lane: str, spans: Sequence[Span], y: float, scale: float, pools: dict[
         f'<rect class="lane" x="{LABEL_WIDTH}" y="{y}" width="{PLOT_WIDTH}" height="{BAR_HEIGHT}"/>'
         f'<text x="0" y="{y + 11}">{escape(lane[:34])}</text>'
     ]
-    for span in spans:
+    for span in sorted(spans, key=lambda item: item.state == "Terminating"):
         end = span.end if span.end is not None else span.start
         x, width = LABEL_WIDTH + span.start * scale, max((end - span.start) * scale, 1.0)
         ready = span.state in ("Running", "Ready")
         style = pools.get(span.detail, "p0") if ready else _STATE_CLASS.get(span.state, "gate")
+        # A pod that is being deleted may overlap its successor of the same rank.
+        top = y + BAR_HEIGHT - THIN_HEIGHT if span.state == "Terminating" else y
+        height = THIN_HEIGHT if span.state == "Terminating" else BAR_HEIGHT
         text = span.detail if ready else span.state
         if not ready and span.detail:
             text += f" ({span.detail})"
         bars.append(
-            f'<rect class="{style}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR_HEIGHT}"'
+            f'<rect class="{style}" x="{x:.1f}" y="{top}" width="{width:.1f}" height="{height}"'
             f' rx="2"><title>{escape(lane)}: {escape(span.state)} {escape(span.detail)},'
             f" {span.start:.1f} to {end:.1f} s</title></rect>"
         )
-        if len(text) * CHARACTER_WIDTH < width:
+        if len(text) * CHARACTER_WIDTH < width and height == BAR_HEIGHT:
             bars.append(f'<text class="in" x="{x + 3:.1f}" y="{y + 10.5}">{escape(text)}</text>')
     return "".join(bars)
 

@@ -26,6 +26,9 @@ pytestmark = pytest.mark.e2e
 #: Comparisons with Git through which nothing may change.
 REFRESHES = 3
 JOBSET = "jobset.x-k8s.io/v1alpha2"
+APPROVAL = "argocd.argoproj.io/deletion-approved"
+IN_ORDER = dict.fromkeys(LAYERS, ("Synced", "Healthy"))
+NEXT_RUN = "low-jax-trillium-next"
 #: Layers whose folder is no list of resources.
 NOT_SYNCED = ("controllers", "bootstrap")
 
@@ -95,16 +98,12 @@ def fleet(planes: Planes, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     argocd.install(cluster, customizations())
     for manifest in applications(repository.url):
         cluster.client.create(manifest)
-    return Fleet(cluster, repository)
+    synced = Fleet(cluster, repository)
+    wait_for(synced, lambda: states(synced) == IN_ORDER, 180, "all applications in order")
+    return synced
 
 
 def test_everything_ends_synced_and_healthy_and_stays_so(fleet: Fleet) -> None:
-    in_order = dict.fromkeys(LAYERS, ("Synced", "Healthy"))
-
-    def states() -> dict[str, tuple[str, str]]:
-        return {layer: fleet.state(layer) for layer in LAYERS}
-
-    wait_for(fleet, lambda: states() == in_order, 180, "all applications Synced and Healthy")
     for name in (HIGH, LOW):
         wait_for(
             fleet,
@@ -117,7 +116,7 @@ def test_everything_ends_synced_and_healthy_and_stays_so(fleet: Fleet) -> None:
         for layer in LAYERS:
             argocd.refresh(fleet.cluster.client, f"{CLUSTER}-{layer}")
         time.sleep(argocd.RESYNC_S)
-        assert states() == in_order, explain(fleet)
+        assert states(fleet) == IN_ORDER, explain(fleet)
     assert (generations(fleet), {layer: fleet.syncs(layer) for layer in LAYERS}) == before
 
 
@@ -142,38 +141,47 @@ def test_a_bad_manifest_fails_its_sync_and_touches_nothing_else(fleet: Fleet) ->
     assert generations(fleet) == running
 
 
-def test_a_changed_run_starts_beside_the_old_one_which_waits_for_a_confirmed_prune(
+def test_a_confirmed_prune_holds_the_whole_application_until_a_human_says_so(
     fleet: Fleet,
 ) -> None:
+    """Argo CD asks before it begins, so that the new run is not even created meanwhile."""
     path = next(fleet.folder("workloads").glob(f"jobset-*{LOW}.yaml"))
     manifest = yaml.safe_load(path.read_text())
-    manifest["metadata"]["name"] = "low-jax-trillium-next"
+    manifest["metadata"]["name"] = NEXT_RUN
     manifest["spec"]["failurePolicy"]["maxRestarts"] = 20
     path.unlink()
-    path.with_name("jobset-default.low-jax-trillium-next.yaml").write_text(yaml.safe_dump(manifest))
+    path.with_name(f"jobset-default.{NEXT_RUN}.yaml").write_text(yaml.safe_dump(manifest))
+    before = generations(fleet)
     fleet.commit("A new run")
     wait_for(
         fleet,
-        lambda: fleet.cluster.client.find(JOBSET, "JobSet", "low-jax-trillium-next", "default"),
+        lambda: (
+            fleet.operation("workloads")
+            == (
+                "Running",
+                f"Waiting for pruning confirmation of jobset.x-k8s.io/v1alpha2/JobSet/{LOW}",
+            )
+        ),
         90,
-        "the new run",
+        "the question whether to prune",
     )
-    # Quota is full: the new run waits while the old one trains on.
-    assert fleet.jobset("low-jax-trillium-next")["spec"]["suspend"] is True
-    assert fleet.jobset(LOW)["spec"]["suspend"] is False
+    time.sleep(argocd.RESYNC_S)
+    assert fleet.cluster.client.find(JOBSET, "JobSet", NEXT_RUN, "default") is None
+    assert generations(fleet) == before
     confirm_prune(fleet, "workloads")
     wait_for(
         fleet,
         lambda: fleet.cluster.client.find(JOBSET, "JobSet", LOW, "default") is None,
         90,
-        "the old run to be pruned after a human said so",
+        "the old run to be pruned",
     )
     wait_for(
         fleet,
-        lambda: fleet.jobset("low-jax-trillium-next")["spec"]["suspend"] is False,
+        lambda: fleet.jobset(NEXT_RUN)["spec"]["suspend"] is False,
         90,
-        "the new run to be admitted",
+        "the new run to be admitted in its place",
     )
+    wait_for(fleet, lambda: fleet.state("workloads") == ("Synced", "Healthy"), 60, "order")
 
 
 def test_an_edit_of_a_running_jobset_is_refused(fleet: Fleet) -> None:
@@ -228,6 +236,8 @@ def applications(url: str) -> Iterator[Manifest]:
             "goTemplate": True,
             "goTemplateOptions": ["missingkey=error"],
             "generators": [generator],
+            # Without it the ApplicationSet controller takes a human's approval off again.
+            "preservedFields": {"annotations": [APPROVAL]},
             "template": {
                 "metadata": {"name": "{{ index .path.segments 1 }}-{{ .path.basename }}"},
                 "spec": {
@@ -243,6 +253,11 @@ def applications(url: str) -> Iterator[Manifest]:
             },
         },
     }
+
+
+def states(fleet: Fleet) -> dict[str, tuple[str, str]]:
+    """Sync and health status of every layer's application."""
+    return {layer: fleet.state(layer) for layer in LAYERS}
 
 
 def customizations() -> dict[str, str]:
@@ -271,7 +286,7 @@ def generations(fleet: Fleet) -> dict[str, int]:
 def confirm_prune(fleet: Fleet, layer: str) -> None:
     """Say yes to the deletions that an application waits to be allowed."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    patch = {"metadata": {"annotations": {"argocd.argoproj.io/deletion-approved": stamp}}}
+    patch = {"metadata": {"annotations": {APPROVAL: stamp}}}
     fleet.cluster.client.merge(
         argocd.APPLICATION, "Application", f"{CLUSTER}-{layer}", patch, argocd.NAMESPACE
     )

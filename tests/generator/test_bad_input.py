@@ -57,6 +57,9 @@ EDITS = [
     ("RAM disk too small", DOCS, MODEL, MODEL + "\n      inMemoryVolumeSize: 40Gi", f"{DOCS}:28:27", ["2.05 times", "at least 44Gi"]),
     ("unknown queue", JOBS, "queue: default-queue", "queue: defualt-queue", f"{JOBS}:12:14", ["did you mean default-queue?"]),
     ("reserved priority", "classes/priorities.yml", "value: 2000000", "value: 2000000000", "classes/priorities.yml:9:14", ["reserved"]),
+    ("peer-ranks of replicator.yaml", V6E, "nodePool: v6e\n      backup", "nodePool: v6e\n      peer-ranks: [1]\n      peers-per-node: 2\n      backup", f"{V6E}:20:7", ["unknown key 'peer-ranks'", "unknown key 'peers-per-node'", "write peers:"]),
+    ("key of a manifest", JOBS, "queue: default-queue", "queueName: default-queue", f"{JOBS}:12:7", ["write queue:"]),
+    ("suspend", JOBS, "slices: 2", "slices: 2\n      suspend: true", f"{JOBS}:12:7", ["Kueue owns it"]),
     ("more slices than there are", JOBS, "slices: 2", "slices: 5", f"{JOBS}:11:15", ["5 slices", "has 4"]),
 ]  # fmt: skip
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from replicator.cli import build_parser as replicator_parser
+from replicator.retention import parse_count
 from schemas.inventory.checkpointing import RECOMMENDED_MOUNT_OPTIONS
 from tests.conftest import Fleet
 
@@ -106,6 +108,19 @@ class TestRetention:
             "bucketName": "acme-training-checkpoints",
             "mountOptions": "implicit-dirs,uid=65532,gid=65532,only-dir=gpu-h100-prod",
         }
+
+    def test_the_replicators_own_pruner_understands_its_arguments(self, fleet: Fleet) -> None:
+        fleet.edit(BASE, "tool: backup-warden", "tool: replicator")
+        fleet.compile("-t", "gpu-h100-prod")
+        pod = fleet.object("gpu-h100-prod", "CronJob")["spec"]["jobTemplate"]["spec"]["template"][
+            "spec"
+        ]
+        assert "volumes" not in pod
+        parsed = replicator_parser().parse_args(pod["containers"][0]["args"])
+        assert parsed.backup == "gs://acme-training-checkpoints/gpu-h100-prod"
+        assert parsed.job == "nemo-70b"
+        assert (parsed.hourly, parsed.yearly) == (parse_count("24"), parse_count("always"))
+        assert parsed.delete is True
 
     def test_without_delete_it_only_lists(self, fleet: Fleet) -> None:
         fleet.compile("-t", "tpu-v6e-docs")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
+from datetime import date
 
 import pytest
 import yaml
@@ -335,3 +337,59 @@ def test_colours_are_for_terminals_only(fleet: Fleet, monkeypatch: pytest.Monkey
     assert "\x1b[31merror\x1b[0m" in fleet.compile().err
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in fleet.compile().err
+
+
+class TestWaivers:
+    """A finding that is accepted for a while, and no longer."""
+
+    WAIVER = (
+        "  waivers:\n"
+        '    - {rule: SEC003, resource: "JobSet default/*", reason: trial, owner: platform, expires: %s}\n'
+        "  nodePools:"
+    )
+
+    @pytest.fixture
+    def warned(self, fleet: Fleet) -> Fleet:
+        fleet.edit("classes/trillium-job.yml", "maxtext:2026-11-12", "maxtext:latest")
+        return fleet
+
+    def rule(self, fleet: Fleet) -> str:
+        answer = fleet.compile("-t", "tpu-v6e-docs")
+        (found,) = set(re.findall(r"(?:warning|error) (\w+): .*latest", answer.err))
+        return found
+
+    def test_it_hides_the_finding_until_its_day_and_shows_in_the_facts(
+        self, warned: Fleet, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rule = self.rule(warned)
+        text = (self.WAIVER % date.today().isoformat()).replace("SEC003", rule)
+        warned.edit("targets/tpu-v6e-docs.yml", "  nodePools:", text)
+        answer = warned.compile("-t", "tpu-v6e-docs")
+        assert (answer.code, answer.err) == (0, "")
+        facts = yaml.safe_load(warned.compiled["tpu-v6e-docs/cluster.yaml"])
+        assert facts["spec"]["waivers"][0]["owner"] == "platform"
+
+        class Tomorrow(date):
+            @classmethod
+            def today(cls) -> date:
+                return date.fromordinal(date.today().toordinal() + 1)
+
+        monkeypatch.setattr("generator.state.date", Tomorrow)
+        monkeypatch.setattr("generator.render.date", Tomorrow)
+        answer = warned.compile("-t", "tpu-v6e-docs")
+        assert answer.code == 1
+        assert "expired" in answer.err
+
+    def test_one_that_hides_nothing_is_an_error(self, fleet: Fleet) -> None:
+        text = self.WAIVER % "2099-01-01"
+        fleet.edit("targets/tpu-v6e-docs.yml", "  nodePools:", text)
+        answer = fleet.compile("-t", "tpu-v6e-docs")
+        assert answer.code == 1
+        assert "error WVR" in answer.err
+
+    @pytest.mark.parametrize(
+        ("day", "says"), [("2026-13-01", "no day of the calendar"), ("tomorrow", "no date")]
+    )
+    def test_a_day_that_is_none_is_refused(self, fleet: Fleet, day: str, says: str) -> None:
+        fleet.edit("targets/tpu-v6e-docs.yml", "  nodePools:", self.WAIVER % day)
+        assert says in fleet.compile("-t", "tpu-v6e-docs").err

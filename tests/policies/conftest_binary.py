@@ -1,7 +1,7 @@
 """Find the conftest binary, or build it once: ``python -m tests.policies.conftest_binary``.
 
 ``make test`` runs this first. The binary from PATH wins; otherwise one is built with the Go
-toolchain (about two minutes) into ``.cache`` and kept there.
+toolchain (about two minutes) into ``~/.cache/stowplan`` (``STOWPLAN_CACHE``) and kept there.
 """
 
 import os
@@ -12,7 +12,8 @@ from pathlib import Path
 
 VERSION = "v0.71.1"
 MODULE = "github.com/open-policy-agent/conftest"
-CACHE = Path(__file__).resolve().parents[2] / ".cache" / f"conftest-{VERSION}"
+HOME = Path(os.environ.get("STOWPLAN_CACHE") or Path.home() / ".cache" / "stowplan")
+CACHE = HOME / f"conftest-{VERSION}"
 
 
 def find() -> str | None:

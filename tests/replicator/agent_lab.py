@@ -101,7 +101,7 @@ class Lab:
         self.backup_dir.mkdir(parents=True, exist_ok=True)
         for index, gate in enumerate(self.gates):
             await gate.start()
-            self.local(index).mkdir()
+            self.local(index).mkdir(exist_ok=True)
         self.peers_file = self.root / f"peers-{self.job}.yaml"
         self.write_peers([f"127.0.0.1:{gate.port}" for gate in self.gates])
         return self

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from backup_cases import NAME, make_shard, manifest_of, seal_of, store_backup, tree_of
 
+from replicator import backups as backups_module
 from replicator.backup_seal import BackupSeal
 from replicator.backups import BackupIncompleteError, BackupNotFoundError, JobBackups
+from replicator.content import DataError
 from replicator.digest import verify
 from replicator.errors import ManifestError, ProtocolError
 from replicator.storage import (
@@ -508,6 +510,33 @@ def test_a_file_where_a_folder_must_be_is_a_storage_error(store: Path, tmp_path:
         with pytest.raises(StorageError, match="cannot write") as caught:
             await backups.put_shard(NAME, manifest_of(shard, 0), shard)
         assert caught.value.transient
+
+    asyncio.run(scenario())
+
+
+def test_a_folder_swapped_for_a_link_while_downloading_is_not_followed(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    target = tmp_path / "r"
+
+    async def scenario() -> None:
+        backups = open_at(store)
+        await store_backup(backups, tmp_path)
+        step = (await backups.index(NAME)).newest_complete
+        assert step is not None
+        make = backups_module.make_folders
+
+        def make_then_swap(root: Path, names: set[str]) -> None:
+            make(root, names)
+            (root / "sub").rmdir()
+            (root / "sub").symlink_to(outside)
+
+        monkeypatch.setattr(backups_module, "make_folders", make_then_swap)
+        with pytest.raises(DataError, match="symbolic link"):
+            await backups.download_shard(NAME, step, 0, 0, target)
+        assert list(outside.iterdir()) == []
 
     asyncio.run(scenario())
 

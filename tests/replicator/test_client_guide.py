@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from fake_replicator import FakeReplicator
 
+from replicator.config import parse_config
+from replicator.config_fields import EXPANDABLE_VARIABLES, EXPANDED_KEYS
+from replicator.errors import ConfigError
+
 PAGE = Path(__file__).parents[2] / "docs" / "replicator-client.md"
 BLOCKS = re.findall(r"(?:<!-- needs (\w+) -->\n)?```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 NEEDS = {"torch": "torch", "lightning": "lightning.pytorch", "orbax": "orbax.checkpoint"}
@@ -28,3 +32,21 @@ def test_an_example_runs(needs: str, code: str, tmp_path: Path) -> None:
             replicator.wait_for_saved(2)
             exec(compile(code, str(PAGE), "exec"), {"__name__": "example"})
             replicator.wait_for_saved(5)
+
+
+def test_the_page_names_every_key_and_variable() -> None:
+    section = PAGE.read_text().partition("## The file itself")[2].partition("\n## ")[0]
+    table, _, rest = section.partition("\nAny other key")
+    rows = table.strip().splitlines()[2:]
+    keys = set(re.findall(r"`([a-z-]+)`", "".join(row.split("|")[1] for row in rows)))
+    assert keys == EXPANDED_KEYS | {"framework", "peer-ranks"}
+    named = set(re.findall(r"`([A-Z_]{4,})`", rest)) - {"REPLICATOR_JOB_", "NAME"}
+    assert named == EXPANDABLE_VARIABLES
+
+
+def test_no_key_on_the_page_is_unknown_to_the_parser() -> None:
+    keys = sorted(EXPANDED_KEYS | {"framework", "peer-ranks"})
+    with pytest.raises(ConfigError) as caught:
+        parse_config("".join(f"{key}: '?'\n" for key in keys).encode())
+    assert "unknown key" not in str(caught.value)
+    assert {p.line for p in caught.value.problems} == set(range(1, len(keys) + 1))

@@ -127,13 +127,26 @@ def test_ranks_may_finish_in_any_order(local: Path) -> None:
     assert sorted(p.name for p in (local / "1").iterdir()) == ["0", "1"]
 
 
-def test_what_a_failed_attempt_left_is_replaced(local: Path) -> None:
+def test_a_part_of_an_attempt_that_was_given_up_is_never_mixed_into_the_next(
+    local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = ReplicatorClient(local, CONFIG)
-    stale = client.volume.pending_path(1, 0) / "0"
-    stale.mkdir(parents=True)
-    (stale / "__9_9.distcp").write_bytes(b"stale")
-    dcp.save(client, {"w": torch.zeros(3)}, 1, 0, 1)
-    assert sorted(p.name for p in (local / "1" / "0").iterdir()) == [".metadata", "__0_0.distcp"]
+    with monkeypatch.context() as patch:
+
+        def full(*_: Any, **__: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(dcp.ReplicatorStorageWriter, "write_data", full)
+        with pytest.raises(SaveError):
+            dcp.save(client, {"w": torch.zeros(3)}, 1, 0, 2)
+    dcp.save(client, {"w": torch.zeros(3)}, 1, 1, 2)  # the slow rank, after the first gave up
+    with pytest.raises(SaveError, match=r"local ranks \[1\] have not written"):
+        dcp.save(client, {"w": torch.ones(3)}, 1, 0, 2, hand_over_timeout=0.3)
+    assert not (local / "1").exists()
+    dcp.save(client, {"w": torch.ones(3)}, 1, 1, 2)
+    dcp.save(client, {"w": torch.ones(3)}, 1, 1, 2)
+    dcp.save(client, {"w": torch.ones(3)}, 1, 0, 2)
+    assert sorted(p.name for p in (local / "1").iterdir()) == ["0", "1"]
 
 
 def test_a_full_disk_is_a_save_error_and_leaves_nothing(

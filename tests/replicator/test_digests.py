@@ -3,11 +3,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blake3 import blake3
 
-from replicator import digest
+from replicator import content, digest
 from replicator.config import Framework, parse_config
 from replicator.digest import (
     DataError,
@@ -32,9 +33,9 @@ CONFIG = parse_config(
 
 def tree(root: Path, files: dict[str, bytes], empty: tuple[str, ...] = ()) -> Path:
     root.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
+    for name, data in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(content)
+        (root / name).write_bytes(data)
     for name in empty:
         (root / name).mkdir(parents=True)
     return root
@@ -112,8 +113,8 @@ def test_directories_that_differ_in_names_only_share_the_reference_hash_but_no_m
 def test_a_large_file_is_hashed_alike_by_any_number_of_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(digest, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(digest, "PARALLEL_FILE_BYTES", 5000)
+    monkeypatch.setattr(content, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(content, "PARALLEL_FILE_BYTES", 5000)
     data = os.urandom(12_345)
     root = tree(
         tmp_path / "d", {"large": data, "small": data[:10], "tiny": b"", "exact": data[:1000]}
@@ -195,6 +196,24 @@ def test_a_file_swapped_for_a_link_between_listing_and_reading_is_refused(tmp_pa
         digest.hash_file(link)
 
 
+def test_a_folder_swapped_for_a_link_between_listing_and_reading_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = tree(tmp_path / "secrets", {"key": b"top secret"})
+    root = tree(tmp_path / "d", {"sub/key": b"mine"})
+    listing = content._list_tree
+
+    def list_then_swap(*arguments: Any) -> Any:
+        result = listing(*arguments)
+        (root / "sub").rename(tmp_path / "moved")
+        (root / "sub").symlink_to(secrets)
+        return result
+
+    monkeypatch.setattr(content, "_list_tree", list_then_swap)
+    with pytest.raises(DataError, match="symbolic link"):
+        read_content(root)
+
+
 def test_a_file_that_changes_while_it_is_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +225,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
         os.truncate(path, 10)
         return real(fd, buffers)
 
-    monkeypatch.setattr(digest.os, "readv", shrink)
+    monkeypatch.setattr(content.os, "readv", shrink)
     with pytest.raises(DataError, match="changed while it was read"):
         digest.hash_file(path)
 
@@ -222,7 +241,7 @@ def test_a_name_that_cannot_be_restored_elsewhere_is_refused(tmp_path: Path) -> 
 
 
 def test_directories_nested_too_deep_are_refused(tmp_path: Path) -> None:
-    root = tree(tmp_path / "d", {"/".join("x" * (digest.MAX_DEPTH + 1)) + "/f": b""})
+    root = tree(tmp_path / "d", {"/".join("x" * (content.MAX_DEPTH + 1)) + "/f": b""})
     with pytest.raises(DataError, match="nested deeper"):
         read_content(root)
 

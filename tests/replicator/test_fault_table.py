@@ -426,7 +426,7 @@ async def lose_everything(lab: Lab) -> None:
     await lab.start()
 
 
-@pytest.mark.parametrize("what", ["seal", "meta", "file", "flip"])
+@pytest.mark.parametrize("what", ["seal", "meta", "file", "flip", "empty"])
 def test_f13_an_incomplete_or_damaged_backup_is_passed_over(tmp_path, what):
     async def scenario():
         async with Lab(tmp_path) as lab:
@@ -437,6 +437,9 @@ def test_f13_an_incomplete_or_damaged_backup_is_passed_over(tmp_path, what):
                 (newest / "backup.seal").unlink()
             elif what == "meta":
                 next(newest.glob("*.meta")).unlink()
+            elif what == "empty":
+                shutil.rmtree(newest)
+                newest.mkdir()
             elif what == "file":
                 next(newest.glob("*.data/*.distcp")).unlink()
             else:

@@ -136,6 +136,9 @@ def test_status_shows_what_an_agent_does(cluster):
         (["--local-dir", ".", "--peers", "/nonexistent"], "no such file"),
         (["--local-dir", ".", "--backup", "ftp://x"], "ftp"),
         (["--local-dir", ".", "--bind", "192.0.2.1"], "assign"),
+        (["--local-dir", ".", "--bind", "0.0.0.0"], "needs --advertise"),
+        (["--local-dir", ".", "--advertise", "nowhere"], "no address"),
+        (["--local-dir", ".", "--platform", "kubernetes"], "only in a pod"),
     ],
 )
 def test_unusable_arguments_give_one_clear_line(tmp_path, arguments, words):
@@ -156,3 +159,17 @@ def test_unusable_arguments_give_one_clear_line(tmp_path, arguments, words):
     assert done.returncode in (1, 2)
     assert words in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kill", [1, 2])
+def test_the_demo_recovers_and_says_how_long_it_took(tmp_path, kill):
+    """With one node lost from its peer, with both lost from the backup."""
+    command = [
+        *(sys.executable, "-m", "replicator", "demo", "--nodes", "2", "--size", "1Mi"),
+        *("--kill", str(kill), "--dir", str(tmp_path)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "every byte compared: equal to what was saved" in done.stdout
+    assert f"recovery from the loss of {kill} of 2 nodes took" in done.stdout.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []

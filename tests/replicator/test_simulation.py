@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from replicator.core import coordinator, messages, node, rounds
+from replicator.core import coordinator, members, messages, node, restore, rounds
 from replicator.simulate.run import replay, run_seed, run_seeds
 
-SEEDS = 500
+SEEDS = 300
 """Enough for every test run; CI runs `stowplan-replicator simulate --seeds 20000`."""
 
 
 def first_violation(seeds: int = 400) -> str:
     for seed in range(seeds):
-        outcome = run_seed(seed)
+        outcome = run_seed(seed, nodes=2)
         if outcome.violation:
             return outcome.violation
     return ""
@@ -78,19 +78,31 @@ def test_it_notices_when_damaged_copies_are_trusted(monkeypatch):
 
 
 def test_it_notices_when_nodes_commit_on_their_own(monkeypatch):
-    def alone(self, now):
-        commit = coordinator.msg.Commit(self.run, self.checkpoint, ())
-        return [
-            *self._broadcast(commit, now),
-            *(self._enter_run(now, resumed=False) if len(self._prepared) == self.job.world else []),
-        ]
+    """One phase in place of two: each commits what was planned for it, as soon as it is there."""
+    original = node.Node._on_plan
 
-    monkeypatch.setattr(coordinator.Coordinator, "_maybe_commit", alone)
+    def commit_at_once(self, plan, now):
+        effects = original(self, plan, now)
+        if self.state.linked is None and not self._needs:
+            effects += self._on_commit(messages.Commit(plan.run, plan.checkpoint, ()), now)
+        return effects
+
+    monkeypatch.setitem(node._HANDLERS, messages.Plan, commit_at_once)
+    original_copied = node.Node.copied
+
+    def copied(self, key, content, world, now):
+        plan = self._plan
+        effects = original_copied(self, key, content, world, now)
+        if plan is not None and not self._needs and self.state.linked is None:
+            effects += self._on_commit(messages.Commit(plan.run, plan.checkpoint, ()), now)
+        return effects
+
+    monkeypatch.setattr(node.Node, "copied", copied)
     assert first_violation(2000) != ""
 
 
 def test_it_notices_when_newer_checkpoints_are_passed_over(monkeypatch):
-    original = coordinator.choose
+    original = restore.choose
 
     def lazy(catalogue, backups, forced, world, shards):
         if len(catalogue.checkpoints) > 1 and forced is None:
@@ -100,7 +112,7 @@ def test_it_notices_when_newer_checkpoints_are_passed_over(monkeypatch):
                     catalogue.remove(rank, newest, shard)
         return original(catalogue, backups, forced, world, shards)
 
-    monkeypatch.setattr(coordinator, "choose", lazy)
+    monkeypatch.setattr(restore, "choose", lazy)
     assert first_violation().startswith("1:")
 
 
@@ -117,13 +129,13 @@ def test_it_notices_when_a_backup_is_sealed_too_early(monkeypatch):
 
 
 def test_it_notices_when_strangers_are_believed(monkeypatch):
-    original = coordinator.Coordinator._rank_of
+    original = members.Members.rank_of
 
     def naive(self, connection):
         rank = original(self, connection)
-        return 0 if rank is None and 0 in self.members else rank
+        return 0 if rank is None and 0 in self.by_rank else rank
 
-    monkeypatch.setattr(coordinator.Coordinator, "_rank_of", naive)
+    monkeypatch.setattr(members.Members, "rank_of", naive)
     assert first_violation(2000) != ""
 
 

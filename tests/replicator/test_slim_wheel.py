@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from replicator.console import AGENT_REQUIREMENTS
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -114,6 +116,29 @@ import replicator.client.orbax
     lines = run(empty_python, program).splitlines()
     assert lines[0] == "No module named 'torch'"
     assert "lightning.pytorch" in lines[1]
+
+
+def test_the_agents_command_without_its_extra_says_which_one(empty_python: Path) -> None:
+    (site,) = empty_python.parents[1].glob("lib/python*/site-packages")
+    (metadata,) = site.glob("stowplan_replicator-*.dist-info")
+    (script,) = importlib.metadata.Distribution.at(metadata).entry_points
+    module, _, function = script.value.partition(":")
+    program = f"import sys, {module}; sys.exit({module}.{function}())"
+    done = subprocess.run(
+        [str(empty_python), "-I", "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "stowplan-replicator[agent]" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_extra_names_what_the_command_looks_for() -> None:
+    project = tomllib.loads((ROOT / "replicator" / "pyproject.toml").read_text())["project"]
+    names = {
+        re.split(r"[^A-Za-z0-9_-]", requirement)[0].replace("-", "_")
+        for requirement in project["optional-dependencies"]["agent"]
+    }
+    assert names == AGENT_REQUIREMENTS
 
 
 def test_the_wheel_holds_the_whole_package_and_its_licence(wheel: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from generator.build.argocd.projects import project_name
 from generator.build.metadata import MANAGED_BY
+from generator.data.argocd import ignore_differences
 from generator.gitops import Member
 
 SYNC_OPTIONS = (
@@ -19,18 +20,9 @@ SYNC_OPTIONS = (
 )
 """Never ``Replace`` or ``Force``: both make a running JobSet anew at every sync."""
 
-_TEMPLATE = ".spec.replicatedJobs[]?.template.spec.template"
-JOBSET_FIELDS = (
-    ".spec.managedBy",
-    ".spec.suspend",
-    f"{_TEMPLATE}.metadata.annotations",
-    f"{_TEMPLATE}.metadata.labels",
-    f"{_TEMPLATE}.spec.nodeSelector",
-    f"{_TEMPLATE}.spec.schedulingGates",
-    f"{_TEMPLATE}.spec.tolerations",
-)
-"""What Kueue's webhook and its admission write (kueue ``pkg/controller/jobs/jobset``,
-``pkg/podset``). All of it is immutable while the JobSet runs, and a change makes a new name."""
+APPROVAL = "argocd.argoproj.io/deletion-approved"
+"""What a person puts on an Application to approve a prune. The ApplicationSet's controller takes
+away annotations of Applications that it does not know of, so it is told to keep this one."""
 
 
 def application_set(environment: str, members: Sequence[Member]) -> dict[str, Any]:
@@ -61,6 +53,7 @@ def application_set(environment: str, members: Sequence[Member]) -> dict[str, An
                 "applicationsSync": "create-update",
                 "preserveResourcesOnDeletion": True,
             },
+            "preservedFields": {"annotations": [APPROVAL]},
             "template": _application(environment, first),
         },
     }
@@ -88,13 +81,7 @@ def _application(environment: str, member: Member) -> dict[str, Any]:
                 "path": "{{ .path.path }}",
             },
             "destination": {"name": cluster},
-            "ignoreDifferences": [
-                {
-                    "group": "jobset.x-k8s.io",
-                    "kind": "JobSet",
-                    "jqPathExpressions": list(JOBSET_FIELDS),
-                }
-            ],
+            "ignoreDifferences": ignore_differences(),
             "syncPolicy": {
                 "automated": {"prune": True, "selfHeal": True, "allowEmpty": False},
                 "syncOptions": list(SYNC_OPTIONS),

@@ -45,7 +45,7 @@ def summary(report: Report) -> str:
         )
         if count
     ]
-    what = f"{report.objects} objects in {report.files} files"
-    if report.clusters:
+    what = report.scope or f"{report.objects} objects in {report.files} files"
+    if report.clusters and not report.scope:
         what += f" of {len(report.clusters)} clusters"
     return f"{what}: {', '.join(counts) or 'no findings'}"

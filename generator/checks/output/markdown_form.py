@@ -32,7 +32,7 @@ def _row(findings: list[Finding]) -> str:
 
 def render(report: Report, context: Context) -> Iterator[str]:
     """Yield the report as Markdown; equal findings share a row."""
-    yield f"### stowplan check\n\n{_cell(summary(report))}\n"
+    yield f"### {report.title}\n\n{_cell(summary(report))}\n"
     groups: dict[tuple[int, str, str, str], list[Finding]] = defaultdict(list)
     for finding in report.findings:
         key = (SEVERITY_RANK[finding.severity], finding.rule, finding.message, finding.fix)

@@ -17,6 +17,7 @@ CHECKS = (
     existence.unique_identities,
     existence.names_exist,
     existence.pod_references,
+    existence.namespaces_exist,
     existence.namespaces_admitted,
     existence.namespaces_managed,
     queues.cohorts,

@@ -222,6 +222,30 @@ def _named_by(pods: PodSet) -> Iterator[tuple[str, str, str, tuple[str | int, ..
                 yield kind, str(named.get(word)), "", (*base, "volumes", number, field, word)
 
 
+SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+
+def namespaces_exist(world: World) -> Iterator[Pair]:
+    """The namespace of each object is declared, where the files declare namespaces at all."""
+    declared = set(world.names("Namespace"))
+    if not declared or not world.complete:
+        return
+    for subject in world.subjects:
+        name = subject.namespace
+        if name and name not in declared and name not in SYSTEM_NAMESPACES:
+            near = world.nearest("Namespace", name)
+            yield (
+                subject,
+                Finding(
+                    "REF029",
+                    Severity.WARNING,
+                    f"no Namespace {name!r} is declared, unlike {', '.join(sorted(declared)[:6])}",
+                    f"write {near[0]}" if near else "declare the namespace",
+                    path=("metadata", "namespace"),
+                ),
+            )
+
+
 def namespaces_admitted(world: World) -> Iterator[Pair]:
     """The namespace of each LocalQueue is one that its ClusterQueue's selector admits."""
     for local in world.all("LocalQueue"):

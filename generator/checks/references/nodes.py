@@ -244,7 +244,7 @@ def checkpointing_is_disjoint(world: World) -> Iterator[Pair]:
     Two selectors are apart only if they differ in the value of a key that both have; the controller
     itself sees an overlap only once a node exists.
     """
-    for first, second in combinations(list(world.all("CheckpointConfiguration")), 2):
+    for first, second in _overlap_candidates(list(world.all("CheckpointConfiguration"))):
         a, b = (c.spec.get("nodeSelector") or {} for c in (first, second))
         if any(a[key] != b[key] for key in set(a) & set(b)):
             continue
@@ -266,6 +266,17 @@ def checkpointing_is_disjoint(world: World) -> Iterator[Pair]:
                 path=("spec", "nodeSelector"),
             ),
         )
+
+
+def _overlap_candidates(configs: list[Subject]) -> Iterator[tuple[Subject, Subject]]:
+    """Pairs that agree in every key that all configurations have; the others cannot overlap."""
+    selectors = [config.spec.get("nodeSelector") or {} for config in configs]
+    common = set(selectors[0]).intersection(*selectors[1:]) if selectors else set()
+    parts: dict[tuple[str, ...], list[Subject]] = {}
+    for config, selector in zip(configs, selectors, strict=True):
+        parts.setdefault(tuple(str(selector[key]) for key in sorted(common)), []).append(config)
+    for part in parts.values():
+        yield from combinations(part, 2)
 
 
 def topology_chips(topology: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import groupby
 
 from generator.checks.references.world import PRIORITY_CLASS, Pair, PodSet, World, cohort_name
 from generator.checks.subject import Subject
@@ -45,30 +45,32 @@ def values_of(world: World, workload: Subject, sets: list[PodSet]) -> tuple[int 
 
 def classes_agree(world: World) -> Iterator[Pair]:
     """A workload that comes first in the queue is not the first to be evicted."""
-    ranked = [
-        (workload, *values)
-        for workload, sets in world.workloads
-        if None not in (values := values_of(world, workload, sets))
-    ]
-    reported: set[int] = set()
-    for (a, a_queue, a_pod), (b, b_queue, b_pod) in combinations(ranked, 2):
-        if a_queue is None or b_queue is None or a_pod is None or b_pod is None:
-            continue
-        if (a_queue - b_queue) * (a_pod - b_pod) < 0 and id(b) not in reported:
-            reported.add(id(b))
-            first, last = (a, b) if a_queue > b_queue else (b, a)
-            yield (
-                b,
-                Finding(
-                    "REF016",
-                    Severity.WARNING,
-                    f"Kueue puts {first.resource} before {last.resource}, but the scheduler evicts "
-                    f"the pods of {first.resource} for {last.resource}: WorkloadPriorityClass and "
-                    "PriorityClass disagree",
-                    "give both classes the same order",
-                    path=("metadata", "labels", PRIORITY_CLASS),
-                ),
-            )
+    ranked = []
+    for workload, sets in world.workloads:
+        queue_value, pod_value = values_of(world, workload, sets)
+        if queue_value is not None and pod_value is not None:
+            ranked.append((queue_value, pod_value, workload))
+    ranked.sort(key=lambda entry: entry[0])
+    highest: tuple[int, Subject] | None = None
+    for _, same in groupby(ranked, key=lambda entry: entry[0]):
+        level = list(same)
+        for _, pod_value, workload in level:
+            if highest is not None and pod_value < highest[0]:
+                yield (
+                    workload,
+                    Finding(
+                        "REF016",
+                        Severity.WARNING,
+                        f"Kueue puts it before {highest[1].resource}, but the scheduler evicts its "
+                        f"pods for {highest[1].resource}: WorkloadPriorityClass and PriorityClass "
+                        "disagree",
+                        "give both classes the same order",
+                        path=("metadata", "labels", PRIORITY_CLASS),
+                    ),
+                )
+        top = max(level, key=lambda entry: entry[1])
+        if highest is None or top[1] > highest[0]:
+            highest = (top[1], top[2])
 
 
 def preemption_can_happen(world: World) -> Iterator[Pair]:

@@ -6,7 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from generator.checks.references.world import Pair, PodSet, World, cohort_name, groups
+from generator.checks.references.world import (
+    MAX_NAMES_COMPARED,
+    Pair,
+    PodSet,
+    World,
+    cohort_name,
+    groups,
+)
 from generator.checks.subject import Subject
 from generator.findings import Finding, Severity
 
@@ -24,7 +31,8 @@ def cohorts(world: World) -> Iterator[Pair]:
     for name, queues in members.items():
         if len(queues) > 1 or name in with_quota:
             continue
-        near = get_close_matches(name, {*members, *with_quota} - {name}, 1, 0.7)
+        others = {*members, *with_quota} - {name}
+        near = get_close_matches(name, others, 1, 0.7) if len(others) <= MAX_NAMES_COMPARED else []
         if near or world.complete:
             yield (
                 queues[0],

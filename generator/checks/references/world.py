@@ -21,6 +21,8 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
 MTC_DRIVER = "multitier-checkpoint.csi.storage.gke.io"
 WORKLOADS = ("JobSet", "Job")
+MAX_NAMES_COMPARED = 200
+"""Above this many objects of a kind no nearest spelling is looked for: it would be quadratic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,19 @@ class World:
         """The names of a kind's objects, sorted."""
         return sorted({name for _, name in self.by_kind.get(kind, {})})
 
+    def nearest(self, kind: str, name: str) -> list[str]:
+        """The name of this kind that is spelled most alike; none among very many objects."""
+        key = (kind, name)
+        if key not in self._nearest:
+            names = self.names(kind)
+            few = len(names) <= MAX_NAMES_COMPARED
+            self._nearest[key] = get_close_matches(name, names, 1, 0.6) if few else []
+        return self._nearest[key]
+
+    @cached_property
+    def _nearest(self) -> dict[tuple[str, str], list[str]]:
+        return {}
+
     @cached_property
     def pools(self) -> list[Mapping[str, Any]]:
         """The node pools of the cluster's facts."""
@@ -190,7 +205,7 @@ class World:
         where: str = "",
     ) -> Pair:
         """Report a name that leads nowhere: an error where all objects are there, else a note."""
-        near = get_close_matches(name, self.names(kind), 1, 0.6)
+        near = self.nearest(kind, name)
         if self.complete:
             severity, message = Severity.ERROR, f"there is no {kind} {name!r}{where}: {effect}"
         else:

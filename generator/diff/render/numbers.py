@@ -24,7 +24,9 @@ def numbers_apart(group: Group, fields: Iterable[FieldChange]) -> list[str]:
     ]
     if len(group.changes) == 1 or group.whole_cluster:
         return [line.text for line in lines]
-    return [_said(group, line) for line in lines if line.name not in _SIZES] + _together(group)
+    # Of many, only numbers that the change moves: the others would be the first one's alone.
+    moved = [line for line in lines if line.name not in _SIZES and line.old != line.new]
+    return [_said(group, line) for line in moved] + _together(group)
 
 
 def _belongs(line: Derived, field: FieldChange) -> bool:

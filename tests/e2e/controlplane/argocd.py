@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from . import build, parts, versions
+from . import build, crds, parts, versions
 from .client import Client, Manifest
 from .plane import Cluster
 from .processes import Part, ProcessError, free_port, listens
@@ -57,6 +57,7 @@ def install(cluster: Cluster, customizations: Mapping[str, str]) -> None:
     cluster.ensure_namespace(NAMESPACE)
     for path in sorted((manifests / "crds").glob("*-crd.yaml")):
         cluster.client.create(yaml.safe_load(path.read_text()))
+    cluster.wait(lambda: crds.established(cluster.client), 30, "Argo CD's kinds to be served")
     for name in _CONFIGURATION:
         manifest = yaml.safe_load((manifests / "base/config" / name).read_text())
         cluster.client.create(_configured(manifest, customizations))
@@ -168,6 +169,8 @@ def _environment(layout: parts.Layout, folder: Path, password: str) -> dict[str,
         **parts.environment(layout),
         **paths,
         "REDIS_PASSWORD": password,
+        # The ApplicationSet controller ignores --kubeconfig.
+        "KUBECONFIG": str(layout.kubeconfig("admin")),
         "ARGOCD_GPG_ENABLED": "false",
         # https://kubernetes.default.svc then means the kubeconfig's cluster.
         "ARGOCD_FAKE_IN_CLUSTER": "true",

@@ -261,6 +261,14 @@ class Client:
         body = self.request("GET", self._path(api_version, kind)).body
         return list(body["items"]), body["metadata"]["resourceVersion"]
 
+    def serves(self, api_version: str, kind: str) -> bool:
+        """Whether discovery lists a kind."""
+        try:
+            self._resource(api_version, kind)
+        except NoSuchKindError:
+            return False
+        return True
+
     def _path_of(self, manifest: Manifest, with_name: bool = True) -> str:
         metadata = manifest.get("metadata")
         if not isinstance(metadata, dict):

@@ -58,14 +58,24 @@ def checkpoint_definition() -> Manifest:
 
 
 def established(client: Client) -> bool:
-    """Whether every CRD of the cluster is served."""
+    """Whether every CRD of the cluster is served, by discovery too."""
+    definitions = client.items("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     return all(
-        any(
-            condition["type"] == "Established" and condition["status"] == "True"
-            for condition in (definition.get("status") or {}).get("conditions") or []
-        )
-        for definition in client.items("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        _established(definition) and _discovered(client, definition) for definition in definitions
     )
+
+
+def _discovered(client: Client, definition: Manifest) -> bool:
+    spec = definition["spec"]
+    served = [version["name"] for version in spec["versions"] if version["served"]]
+    return all(
+        client.serves(f"{spec['group']}/{version}", spec["names"]["kind"]) for version in served
+    )
+
+
+def _established(definition: Manifest) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
 def _kustomize(module: str, version: str, folder: str, kubectl: Path) -> list[Manifest]:

@@ -6,7 +6,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from jsonschema_rs import Draft202012Validator
 
+from generator.checks import parallel
 from generator.checks.policy import policy_folder
 from generator.cli import check, explain
 
@@ -54,9 +56,24 @@ def test_standard_input_is_read_and_a_list_is_taken_apart(capsys, monkeypatch):
     assert "KUE010 ClusterQueue tpu" in out
 
 
-def test_json_carries_everything(capsys):
+def test_what_kubectl_prints_is_not_blamed_for_the_servers_fields(capsys, monkeypatch, tmp_path):
+    text = (CASES / "rules" / "JOB005" / "wrong.yaml").read_text("utf-8")
+    live = text.replace("metadata:\n", "metadata:\n  uid: 6c1f\n  resourceVersion: '7'\n", 1)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(live.encode())))
+    out = stowplan_check(capsys, "-")[1]
+    assert "JOB005" not in out
+    assert "OPS002" not in out
+    (tmp_path / "export.yaml").write_text(live, "utf-8")
+    out = stowplan_check(capsys, tmp_path)[1]
+    assert "JOB005" in out
+    assert "OPS002" in out
+
+
+def test_json_carries_everything_as_its_schema_says(capsys):
     _, out, _ = stowplan_check(capsys, WRONG, "--format", "json")
     value = json.loads(out)
+    schema = json.loads((CASES.parents[1] / "docs" / "report.schema.json").read_text("utf-8"))
+    Draft202012Validator(schema).validate(value)
     assert value["schemaVersion"] == 1
     assert value["counts"]["error"] == 1
     [finding] = [f for f in value["findings"] if f["rule"] == "KUE010"]
@@ -151,6 +168,23 @@ def test_unreadable_and_binary_files_are_findings(capsys, tmp_path):
     assert code == 1
     assert "YML001" in out
     assert "this document is no object" in out
+
+
+def test_several_processes_find_what_one_finds(capsys, tmp_path):
+    count = 0
+    for folder in sorted((CASES / "rules").iterdir()):
+        for repeat in range(2):
+            for name in ("wrong.yaml", "right.yaml"):
+                text = (folder / name).read_text("utf-8")
+                target = tmp_path / f"{folder.name}-{repeat}" / name.removesuffix(".yaml")
+                target.mkdir(parents=True)
+                (target / "objects.yaml").write_text(text, "utf-8")
+                count += 1
+    assert count > parallel.MIN_FILES
+    outputs = [
+        stowplan_check(capsys, tmp_path, "--format", "json", "--jobs", jobs)[1] for jobs in (1, 2)
+    ]
+    assert json.loads(outputs[0]) == json.loads(outputs[1])
 
 
 def test_patches_of_a_kustomization_are_no_objects(capsys, tmp_path):

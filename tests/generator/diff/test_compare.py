@@ -30,13 +30,13 @@ def shown(changes: list[FieldChange]) -> list[tuple[str, str]]:
     return [(show_path(change.path), change.op) for change in changes]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(objects)
 def test_an_object_does_not_differ_from_its_copy(body: dict[str, Any]) -> None:
     assert compare(body, copy.deepcopy(body), "x", "Y") == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(objects, objects)
 def test_both_directions_agree_on_whether_there_is_a_difference(
     old: dict[str, Any], new: dict[str, Any]
@@ -44,7 +44,7 @@ def test_both_directions_agree_on_whether_there_is_a_difference(
     assert bool(compare(old, new, "x", "Y")) == bool(compare(new, old, "x", "Y"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(objects, objects)
 def test_pointers_lead_to_the_values_they_are_reported_with(
     old: dict[str, Any], new: dict[str, Any]

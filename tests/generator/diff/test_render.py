@@ -350,6 +350,7 @@ def test_json_members_name_changes(mixed: Report) -> None:
     document = json.loads(render_json(mixed))
     ids = [change["id"] for change in document["changes"]]
     assert sorted(m for group in document["groups"] for m in group["members"]) == sorted(ids)
+    assert all(sentence for change in document["changes"] for sentence in change["why"])
     counted = document["summary"]
     assert sum(counted["impact"].values()) == len(ids)
     assert sum(counted[v] for v in ("add", "change", "replace", "delete", "move")) == len(ids)

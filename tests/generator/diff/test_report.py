@@ -28,6 +28,17 @@ def test_a_tree_does_not_differ_from_itself(compare_trees: Compare) -> None:
     assert (report.unchanged, report.clusters) == (14, 2)
 
 
+def test_what_belongs_to_no_cluster_counts_as_none(compare_trees: Compare) -> None:
+    project = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "AppProject",
+        "metadata": {"name": "prod"},
+    }
+    new = {**fleets("a"), "argocd": {"project.yaml": project}}
+    report = compare_trees(fleets("a"), new)
+    assert (report.clusters, verbs(report)) == (1, [("add", "AppProject", "prod")])
+
+
 def test_comments_and_spelling_are_no_change(compare_trees: Compare, tmp_path: Any) -> None:
     new = fleets("a")
     path = fleet.path_of(fleet.cluster_queue())
@@ -151,6 +162,28 @@ def test_a_new_cluster_is_one_group(compare_trees: Compare) -> None:
     (group,) = report.groups
     assert group.whole_cluster
     assert report.verbs[Verb.ADD] == 7
+
+
+def test_clusters_that_come_and_go_are_said(compare_trees: Compare) -> None:
+    report = compare_trees(fleets("a", "b"), fleets("a", "c"))
+    texts = [text for impact, text in report.headlines if impact is Impact.NONE]
+    assert texts[0] == "1 cluster joined the tree: c."
+    assert texts[1].startswith("1 cluster left the tree: b. What runs there goes only if")
+
+
+def test_data_loss_is_said_by_reason(compare_trees: Compare) -> None:
+    names = ["a", "b"]
+
+    def tree(digest: str, bucket: str, *more: dict[str, Any]) -> Trees:
+        body = fleet.checkpointing(digest)
+        body["spec"]["cloudStorageBucketName"] = bucket
+        return {name: fleet.cluster(name, body, *more) for name in names}
+
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "train"}}
+    report = compare_trees(tree("7c1d09aa", "old", space), tree("a09ef321", "new"))
+    text = next(text for impact, text in report.headlines if impact is Impact.DATA_LOSS)
+    assert "CheckpointConfiguration v6e-a09ef321-configuration of a, b." in text
+    assert "Everything in it is deleted: Namespace train of a, b." in text
 
 
 def test_graver_groups_come_first(compare_trees: Compare) -> None:

@@ -70,6 +70,13 @@ def test_a_folder_may_be_a_check_out(checkout: Path, tmp_path: Path) -> None:
     assert report(checkout, str(other), str(checkout)).groups == ()
 
 
+def test_a_path_elsewhere_is_not_looked_for_in_a_folder(checkout: Path, tmp_path: Path) -> None:
+    """Else both sides would be one and the same folder, and equal."""
+    other = fleet.write(tmp_path / "other", {"b": fleet.cluster("b")})
+    found = report(checkout, str(other), str(checkout / "compiled"), path=str(other))
+    assert found.verbs[Verb.ADD] == 7
+
+
 def test_from_a_folder_below_the_root(checkout: Path) -> None:
     change_quota(checkout)
     below = checkout / "compiled"

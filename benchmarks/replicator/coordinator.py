@@ -1,0 +1,81 @@
+"""How long one coordinator is busy with a whole job: restore, then one replicated checkpoint.
+
+Run: python benchmarks/replicator/coordinator.py
+
+All nodes' messages are fed to the state machine one after the other, without network or hashing:
+what is measured is the coordinator's own time, which is what bounds the size of a job.
+"""
+
+from __future__ import annotations
+
+import time
+
+from replicator.core import effects as fx
+from replicator.core import messages as msg
+from replicator.core.coordinator import Coordinator
+from replicator.core.model import CheckpointId, Content, Copy, Job, ShardId, Timing
+
+
+def content(step: int, rank: int) -> Content:
+    return Content(f"d{step}.{rank}", f"m{step}.{rank}", 1)
+
+
+def hello(rank: int, world: int) -> msg.Hello:
+    copies = tuple(
+        Copy(CheckpointId(1, 1), ShardId(r, 0), content(1, r), world) for r in (rank, rank ^ 1)
+    )
+    return msg.Hello(
+        rank, world, 1, (rank ^ 1,), False, "job", "", "a", f"h:{rank + 1}", 1, None, None, None,
+        "", () if rank % 10 == 0 else copies,
+    )  # fmt: skip
+
+
+def carry_out(coordinator: Coordinator, effects: list[fx.CoordinatorEffect], done: set) -> None:
+    """Answer every order as a healthy node would."""
+    pending = list(effects)
+    while pending:
+        effect = pending.pop()
+        if isinstance(effect, fx.Replicated):
+            done.add(effect.checkpoint)
+        if isinstance(effect, fx.ReadBackups):
+            pending += coordinator.backups_read((), None, "", 0.0)
+        if not isinstance(effect, fx.SendTo):
+            continue
+        message, connection = effect.message, effect.rank + 1
+        if isinstance(message, msg.Fetch):
+            have = msg.Have(message.checkpoint, message.shard, message.content)
+            pending += coordinator.received(connection, have, 0.0)
+            if message.checkpoint.step == 1 and message.shard.rank == effect.rank:
+                assert coordinator.run is not None
+                prepared = msg.Prepared(coordinator.run)
+                pending += coordinator.received(connection, prepared, 0.0)
+
+
+def measure(world: int) -> tuple[float, float]:
+    job = Job("job", 0, world, peers=(1,))
+    coordinator = Coordinator(job, "t", Timing(), lambda newest: newest + "0", 0.0)
+    done: set[CheckpointId] = set()
+    began = time.perf_counter()
+    for rank in range(world):
+        carry_out(coordinator, coordinator.received(rank + 1, hello(rank, world), 0.0), done)
+    assert CheckpointId(1, 1) in done
+    restored = time.perf_counter()
+    assert coordinator.run is not None
+    step = CheckpointId(coordinator.run.epoch, 2)
+    for rank in range(world):
+        sealed = msg.Sealed(step, (content(2, rank),))
+        carry_out(coordinator, coordinator.received(rank + 1, sealed, 0.0), done)
+    assert step in done
+    return restored - began, time.perf_counter() - restored
+
+
+def main() -> None:
+    print("| nodes | restore, s | one replicated checkpoint, s |")
+    print("|---|---|---|")
+    for world in (500, 1000, 2000, 4000, 10_000):
+        restore, replicate = measure(world)
+        print(f"| {world:,} | {restore:.2f} | {replicate:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""A thin, read-only client of a cluster: ``kubectl get --raw`` and nothing else.
+
+kubectl knows every way to sign in (GKE's plugin included), so no credential passes through here.
+Only GET requests are ever made, and every call carries an explicit context.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+PAGE = 500
+"""Objects of one answer; the API server is asked for the rest with ``continue``."""
+
+_STATUS = re.compile(r"Error from server \((?P<reason>\w+)\): (?P<message>.*)", re.DOTALL)
+_GRACE_S = 5.0
+"""How much longer than its own request time-out kubectl may take (sign-in plugins, start)."""
+
+
+class NoClusterError(Exception):
+    """There is no cluster to ask: no kubectl, context or kubeconfig, or nobody answers."""
+
+
+class RefusedError(Exception):
+    """The API server answered, and it did not give what was asked for.
+
+    Attributes:
+        reason: the Status object's reason, such as ``Forbidden`` or ``NotFound``.
+        message: its text.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """One context of one kubeconfig.
+
+    Attributes:
+        context: name of the context; empty asks kubectl's current one, see :meth:`bound`.
+        kubeconfig: a file, empty for kubectl's own choice.
+        program: the kubectl binary.
+        timeout_s: seconds that one request may take.
+    """
+
+    context: str = ""
+    kubeconfig: str = ""
+    program: str = "kubectl"
+    timeout_s: float = 30.0
+
+    def bound(self) -> Kubectl:
+        """The same with the current context by name, so that it cannot change on the way.
+
+        Raises:
+            NoClusterError: there is no current context.
+        """
+        if self.context:
+            return self
+        name = self._run("config", "current-context").strip()
+        return Kubectl(name, self.kubeconfig, self.program, self.timeout_s)
+
+    def server(self) -> str:
+        """The address of the context's API server, from the kubeconfig alone.
+
+        Raises:
+            NoClusterError: the kubeconfig has no such context.
+        """
+        template = "jsonpath={.clusters[0].cluster.server}"
+        return self._run("config", "view", "--minify", "--output", template).strip()
+
+    def get(self, path: str) -> dict[str, Any]:
+        """One GET request.
+
+        Raises:
+            RefusedError: the server answered with an error.
+            NoClusterError: it did not answer.
+        """
+        text = self._run("get", "--raw", path)
+        try:
+            answer = json.loads(text)
+        except ValueError as error:
+            raise NoClusterError(f"{path}: the answer is no JSON ({error})") from None
+        if not isinstance(answer, dict):
+            raise NoClusterError(f"{path}: the answer is no object")
+        return answer
+
+    def items(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
+        """All objects of a list, page by page.
+
+        Raises:
+            RefusedError: see :meth:`get`.
+            NoClusterError: see :meth:`get`.
+        """
+        found: list[dict[str, Any]] = []
+        position = ""
+        while True:
+            asked = {**query, "limit": str(PAGE)} | ({"continue": position} if position else {})
+            answer = self.get(f"{path}?{urlencode(asked, quote_via=quote)}")
+            found += answer.get("items") or []
+            position = (answer.get("metadata") or {}).get("continue", "")
+            if not position:
+                return found
+
+    def _run(self, *arguments: str) -> str:
+        command = [self.program, f"--request-timeout={self.timeout_s:g}s"]
+        if self.kubeconfig:
+            command.append(f"--kubeconfig={self.kubeconfig}")
+        if self.context:
+            command.append(f"--context={self.context}")
+        return _output([*command, *arguments], self.timeout_s + _GRACE_S)
+
+
+def _output(command: Sequence[str], timeout_s: float) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired:
+        raise NoClusterError(f"no answer within {timeout_s:.0f} s") from None
+    except OSError as error:
+        raise NoClusterError(f"{command[0]} cannot be run: {error.strerror}") from None
+    if done.returncode == 0:
+        return done.stdout
+    text = done.stderr.strip() or f"{command[0]} ended with {done.returncode}"
+    refused = _STATUS.search(text)
+    if refused:
+        raise RefusedError(refused["reason"], refused["message"].strip())
+    problem = text.splitlines()[-1].removeprefix("error: ")
+    if "context" in problem:  # "context … does not exist", "current-context is not set"
+        problem += " (kubectl config get-contexts lists what there is)"
+    raise NoClusterError(problem)

@@ -1,0 +1,76 @@
+"""Taking finished saves: hash, record, rename; try again after a failure, then put aside."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from replicator.agent.metrics import Metrics
+from replicator.agent.store import LocalStore
+from replicator.agent.watcher import Watcher
+from replicator.core.model import CheckpointId, Content
+from replicator.errors import ReplicatorError
+from replicator.protocol import ReplicatorConfig
+
+SEAL_ATTEMPTS = 3
+"""Times that a save is tried before it is put aside."""
+SEAL_PAUSE = 2.0
+
+
+@dataclass(slots=True)
+class Saves:
+    """The saves of one job on this node."""
+
+    store: LocalStore
+    watcher: Watcher
+    metrics: Metrics
+    _retry: dict[int, tuple[int, float]] = field(default_factory=dict)  # step: failures, not before
+    _seen_at: dict[int, float] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Another job, or a new start of this one."""
+        self._retry.clear()
+        self._seen_at.clear()
+
+    def due(self, config: ReplicatorConfig) -> list[int]:
+        """Finished steps that may be taken now, in order."""
+        now = time.monotonic()
+        steps = []
+        for step in self.watcher.finished_saves(config):
+            if self._retry.get(step, (0, 0.0))[1] <= now:
+                self._seen_at.setdefault(step, now)
+                steps.append(step)
+        return steps
+
+    async def seal(
+        self, config: ReplicatorConfig, checkpoint: CheckpointId
+    ) -> tuple[Content, ...] | str:
+        """Take one; returns its contents, or why it could not be taken."""
+        try:
+            with self.metrics.timed_hashing():
+                contents = await asyncio.to_thread(self.store.seal, config, checkpoint)
+        except (ReplicatorError, OSError) as error:
+            return self._failed(config, checkpoint.step, error)
+        self._retry.pop(checkpoint.step, None)
+        self.metrics.saved_step.set(checkpoint.step)
+        return contents
+
+    def _failed(self, config: ReplicatorConfig, step: int, error: Exception) -> str:
+        failures = self._retry.get(step, (0, 0.0))[0] + 1
+        self._retry[step] = (failures, time.monotonic() + SEAL_PAUSE)
+        text = f"{type(error).__name__}: {error}"
+        if failures < SEAL_ATTEMPTS or isinstance(error, OSError):
+            return text  # a full or failing volume may recover: the save stays where it is
+        self.store.reject(config, step)
+        del self._retry[step]
+        return f"{text}; it is put aside"
+
+    def replicated(self, config: ReplicatorConfig, step: int) -> None:
+        """The step is on every required node: observe how long that took."""
+        self.metrics.replicated_step.set(step)
+        began = self._seen_at.pop(step, None)
+        if began is not None:
+            took = time.monotonic() - began
+            framework = config.framework.value
+            self.metrics.observe("CheckpointReplicationTotal", framework, took, ok=True)

@@ -1,0 +1,120 @@
+"""Which ranks are connected to a coordinator, and whether a hello fits the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replicator.core import effects as fx
+from replicator.core.messages import Hello, Ping, ToNode
+from replicator.core.model import Job, Timing
+
+
+@dataclass(slots=True)
+class Member:
+    """A rank with a live connection."""
+
+    connection: int
+    hello: Hello
+    heard: float
+    sent: float
+
+
+class Members:
+    """The connected ranks of one job; every message to a node goes through here."""
+
+    def __init__(self, job: Job, timing: Timing) -> None:
+        self.by_rank: dict[int, Member] = {}
+        self._job = job
+        self._timing = timing
+        self._by_connection: dict[int, int] = {}
+
+    @property
+    def everyone(self) -> bool:
+        """Whether all ranks of the job are connected."""
+        return len(self.by_rank) == self._job.world
+
+    def rank_of(self, connection: int) -> int | None:
+        """The rank that a connection belongs to, or None for strangers and replaced ones."""
+        return self._by_connection.get(connection)
+
+    def heard(self, rank: int, now: float) -> None:
+        """The rank has said something."""
+        self.by_rank[rank].heard = now
+
+    def problem(self, connection: int, hello: Hello, now: float) -> str:
+        """Why a hello cannot be used now; empty when it fits."""
+        job = self._job
+        if hello.job != job.name:
+            return f"this coordinator serves job {job.name!r}, not {hello.job!r}"
+        if hello.uid and job.uid and hello.uid != job.uid:
+            return f"another run of job {job.name!r} (uid {job.uid}) uses this coordinator"
+        if hello.world != job.world or hello.workers != job.workers:
+            return (
+                f"node {hello.rank} expects {hello.world} nodes x {hello.workers} workers, the "
+                f"coordinator {job.world} x {job.workers}; waiting for equal replicator.yaml files"
+            )
+        if not 0 <= hello.rank < job.world:
+            return f"node-rank {hello.rank} is outside 0..{job.world - 1}"
+        if hello.data_parallel != (job.data_parallelism is not None):
+            return "assume-data-parallelism differs between nodes"
+        if any(not 0 <= peer < job.world or peer == hello.rank for peer in hello.peers):
+            return f"node {hello.rank} names peers outside the job or itself: {hello.peers}"
+        old = self.by_rank.get(hello.rank)
+        if old is None or old.connection == connection or old.hello.address == hello.address:
+            return ""
+        if now - old.heard >= self._timing.silence:
+            return ""
+        return f"node-rank {hello.rank} is taken by the node at {old.hello.address}"
+
+    def admit(
+        self, connection: int, hello: Hello, now: float
+    ) -> tuple[list[fx.CoordinatorEffect], int | None]:
+        """Take a hello that fits; returns effects, and a rank that this connection had before."""
+        effects: list[fx.CoordinatorEffect] = []
+        old = self.by_rank.get(hello.rank)
+        if old is not None and old.connection != connection:
+            effects.append(fx.Drop(old.connection))
+            del self._by_connection[old.connection]
+        before = self._by_connection.get(connection)
+        if before == hello.rank:
+            before = None
+        if before is not None:
+            del self.by_rank[before]
+        self.by_rank[hello.rank] = Member(connection, hello, now, now)
+        self._by_connection[connection] = hello.rank
+        return effects, before
+
+    def remove(self, connection: int) -> int | None:
+        """A connection is closed; returns the rank that is gone with it."""
+        rank = self._by_connection.pop(connection, None)
+        if rank is not None:
+            del self.by_rank[rank]
+        return rank
+
+    def silent(self, now: float) -> list[int]:
+        """Connections on which nothing came for too long."""
+        limit = self._timing.silence
+        return [m.connection for m in self.by_rank.values() if now - m.heard > limit]
+
+    def pings(self, now: float) -> list[fx.CoordinatorEffect]:
+        """Signs of life for ranks that have heard nothing for a while."""
+        effects: list[fx.CoordinatorEffect] = []
+        for rank, member in self.by_rank.items():
+            if now - member.sent >= self._timing.heartbeat:
+                effects += self.to(rank, Ping(), now)
+        return effects
+
+    def to(self, rank: int, message: ToNode, now: float) -> list[fx.CoordinatorEffect]:
+        """A message to one rank; nothing when it is not connected."""
+        member = self.by_rank.get(rank)
+        if member is None:
+            return []
+        member.sent = now
+        return [fx.SendTo(rank, message)]
+
+    def broadcast(self, message: ToNode, now: float) -> list[fx.CoordinatorEffect]:
+        """The same message to every connected rank."""
+        effects: list[fx.CoordinatorEffect] = []
+        for rank in sorted(self.by_rank):
+            effects += self.to(rank, message, now)
+        return effects

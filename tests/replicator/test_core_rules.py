@@ -1,0 +1,310 @@
+"""Single rules of the core's state machines, event by event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from replicator.core import effects as fx
+from replicator.core import messages as msg
+from replicator.core.coordinator import Coordinator, Phase
+from replicator.core.model import (
+    CheckpointId,
+    Content,
+    Copy,
+    Failure,
+    Job,
+    Key,
+    Origin,
+    Run,
+    ShardId,
+    Source,
+    Timing,
+)
+from replicator.core.node import Node, may_delete
+
+RUN = Run(1, "t")
+JOB = Job("job", rank=0, world=2, peers=(1,))
+TIMING = Timing()
+
+
+def at(step: int, run: int = 1) -> CheckpointId:
+    return CheckpointId(run, step)
+
+
+def content(name: str) -> Content:
+    return Content(name, name, 1)
+
+
+def kinds(effects) -> list[type]:
+    return [type(effect) for effect in effects]
+
+
+def running_node() -> Node:
+    state = fx.NodeState(job=JOB, attempt="a", epoch=1, linked=RUN, prepared=RUN)
+    node = Node(state, (), "h:1", TIMING)
+    node.start(0.0)
+    node.link_up(0.0)
+    return node
+
+
+# ---- deletion ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step", "complete", "replicated", "held", "may"),
+    [
+        (5, None, None, (), False),  # nothing is known to be complete
+        (5, 5, None, (), False),  # the newest complete
+        (6, 5, None, (), False),  # newer than it
+        (4, 5, 4, (), False),  # the newest replicated
+        (3, 5, 4, (3,), False),  # being replicated or stored
+        (3, 5, 4, (), True),
+        (4, 5, None, (), True),
+    ],
+)
+def test_what_may_be_deleted(step, complete, replicated, held, may):
+    wrap = lambda number: None if number is None else at(number)  # noqa: E731
+    held_ids = tuple(at(number) for number in held)
+    assert may_delete(at(step), wrap(complete), wrap(replicated), held_ids) is may
+
+
+def test_progress_of_another_run_deletes_nothing():
+    node = running_node()
+    node.sealed(at(1), (content("x"),), 0.0)
+    other = msg.Progress(Run(2, "other"), at(9, 2), at(9, 2), ())
+    assert node.received(other, 0.0) == []
+    assert node.received(msg.Progress(RUN, at(9), at(9), ()), 0.0) != []
+
+
+def test_quarantined_data_stays_until_something_newer_is_replicated():
+    node = running_node()
+    node.sealed(at(1), (content("x"),), 0.0)
+    first = node.received(msg.Progress(RUN, at(1), at(1), ()), 0.0)
+    assert fx.ReleaseQuarantine in kinds(first)  # what an earlier run had left
+    local = Source(Origin.LOCAL, 0)
+    node.received(msg.Fetch(at(1), ShardId(0, 0), content("x"), 2, local), 0.0)
+    key = Key(at(1), ShardId(0, 0))
+    assert fx.Quarantine in kinds(node.copy_failed(key, local, Failure.CORRUPT, "bad", 0.0))
+    again = node.received(msg.Progress(RUN, at(1), at(1), ()), 0.0)
+    assert fx.ReleaseQuarantine not in kinds(again)
+    newer = node.received(msg.Progress(RUN, at(2), at(2), ()), 0.0)
+    assert fx.ReleaseQuarantine in kinds(newer)
+
+
+def test_a_copy_that_fails_again_and_again_is_reported_once():
+    node = running_node()
+    peer, key = Source(Origin.PEER, 1, "h:2"), Key(at(1), ShardId(1, 0))
+    written = []
+    for _ in range(5):
+        node.received(msg.Fetch(at(1), ShardId(1, 0), content("x"), 2, peer), 0.0)
+        effects = node.copy_failed(key, peer, Failure.NO_SPACE, "9 bytes are free", 0.0)
+        assert fx.Send in kinds(effects)  # the coordinator hears of each
+        written += [e for e in effects if isinstance(e, fx.WriteError)]
+    assert [e.text for e in written] == ["step 1 of node 1: no-space (peer): 9 bytes are free"]
+
+
+# ---- saves -------------------------------------------------------------------------------------
+
+
+def test_saves_are_taken_one_at_a_time_in_order():
+    node = running_node()
+    assert kinds(node.saved(3, 0.0)) == [fx.Seal]
+    assert node.saved(5, 0.0) == []
+    assert node.saved(4, 0.0) == []
+    assert node.saved(3, 0.0) == []
+    following = node.sealed(at(3), (content("x"),), 0.0)
+    assert [e.checkpoint.step for e in following if isinstance(e, fx.Seal)] == [4]
+
+
+def test_a_save_before_the_link_is_left_for_later():
+    node = Node(fx.NodeState(job=JOB, attempt="a", epoch=1), (), "h:1", TIMING)
+    assert node.saved(3, 0.0) == []
+
+
+def test_a_save_is_persisted_before_it_is_reported():
+    node = running_node()
+    node.saved(3, 0.0)
+    effects = node.sealed(at(3), (content("x"),), 0.0)
+    assert kinds(effects) == [fx.Persist, fx.Send]
+    assert effects[0].state.last_step == 3
+
+
+# ---- agreement ---------------------------------------------------------------------------------
+
+
+def test_a_plan_does_not_reach_a_running_application():
+    node = running_node()
+    plan = msg.Plan(Run(2, "t"), at(1), "", "", (ShardId(0, 0),))
+    assert node.received(plan, 0.0) == []
+
+
+def test_a_commit_of_a_run_that_was_not_prepared_links_nothing():
+    state = fx.NodeState(job=JOB, attempt="a", epoch=1)
+    node = Node(state, (), "h:1", TIMING)
+    node.link_up(0.0)
+    assert node.received(msg.Commit(RUN, at(1), ()), 0.0) == []
+
+
+def test_the_link_comes_before_the_record_of_it_and_before_any_deletion():
+    node = Node(fx.NodeState(job=JOB, attempt="a", epoch=1), (), "h:1", TIMING)
+    node.copies[Key(at(9), ShardId(0, 0))] = (content("y"), 2)
+    node.link_up(0.0)
+    node.received(msg.Plan(RUN, at(1, 0), "", "", (ShardId(0, 0),)), 0.0)
+    peer = Source(Origin.PEER, 1, "h:2")
+    node.received(msg.Fetch(at(1, 0), ShardId(0, 0), content("x"), 2, peer), 0.0)
+    prepared = node.copied(Key(at(1, 0), ShardId(0, 0)), content("x"), 2, 0.0)
+    assert kinds(prepared) == [fx.Send, fx.Persist, fx.Send]
+    commit = node.received(msg.Commit(RUN, at(1, 0), (at(9),)), 0.0)
+    assert kinds(commit) == [fx.Link, fx.Persist, fx.Delete]
+
+
+def test_a_node_whose_prepared_data_is_gone_is_not_prepared_any_more():
+    state = fx.NodeState(job=JOB, attempt="a", epoch=1, prepared=RUN, checkpoint=at(1, 0))
+    assert kinds(Node(state, (), "h:1", TIMING).start(0.0)) == [fx.Persist, fx.Reconnect]
+    held = (Copy(at(1, 0), ShardId(0, 0), content("x"), 2),)
+    assert kinds(Node(state, held, "h:1", TIMING).start(0.0)) == [fx.Reconnect]
+
+
+def test_what_an_earlier_coordinator_still_sends_is_ignored_after_a_new_configuration():
+    node = running_node()
+    node.accept(JOB, "b", 0.0)
+    assert node.received(msg.Plan(RUN, at(1), "", "", (ShardId(0, 0),)), 0.0) == []
+    assert node.link_up(0.0) != []
+
+
+# ---- the coordinator ---------------------------------------------------------------------------
+
+
+def hello(rank: int, **changes) -> msg.Hello:
+    plain = msg.Hello(
+        rank, 2, 1, (1 - rank,), False, "job", "", f"a{rank}", f"h:{rank + 1}", 0,
+        None, None, None, "", (),
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def coordinator() -> Coordinator:
+    return Coordinator(JOB, "t", TIMING, lambda newest: newest + "0", 0.0)
+
+
+def texts(effects) -> list[str]:
+    messages = [e.message for e in effects if isinstance(e, fx.SendTo | fx.Answer)]
+    return [m.text for m in messages if isinstance(m, msg.NotYet | msg.Refuse | msg.Report)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"job": "other"}, "serves job 'job'"),
+        ({"world": 3}, "expects 3 nodes"),
+        ({"workers": 8}, "x 8 workers"),
+        ({"rank": 2, "peers": ()}, "outside 0..1"),
+        ({"peers": (1,)}, "outside the job or itself"),
+        ({"data_parallel": True}, "assume-data-parallelism differs"),
+    ],
+)
+def test_a_hello_that_does_not_fit_is_told_why(changes, words):
+    effects = coordinator().received(1, replace(hello(1), **changes), 0.0)
+    assert kinds(effects) == [fx.Answer]
+    assert words in texts(effects)[0]
+
+
+def test_a_rank_is_not_given_to_a_second_live_node():
+    made = coordinator()
+    made.received(1, hello(1), 0.0)
+    refused = made.received(2, hello(1, address="h:9"), 1.0)
+    assert "taken by the node at h:2" in texts(refused)[0]
+    later = made.received(2, hello(1, address="h:9"), TIMING.silence + 1)
+    assert fx.Drop(1) in later
+
+
+def test_storage_that_does_not_answer_is_no_reason_to_start_from_nothing():
+    made = coordinator()
+    made.received(1, hello(0), 0.0)
+    assert made.received(2, hello(1), 0.0) == [fx.ReadBackups()]
+    now = 0.0
+    effects: list = []
+    for _ in range(5):
+        effects = made.backups_read([], None, "HTTP 503", now)
+        now += 60.0
+        made.members.heard(0, now)
+        made.members.heard(1, now)
+        made.tick(now)
+    assert "backups cannot be read: HTTP 503" in texts(effects)[0]
+    assert made.phase is Phase.FAILED
+
+
+def test_ranks_that_never_come_end_the_wait_and_are_named():
+    made = coordinator()
+    made.received(1, hello(0), 0.0)
+    made.members.heard(0, TIMING.join + 1)
+    effects = made.tick(TIMING.join + 1)
+    assert "missing [1]" in texts(effects)[-1]
+    assert any(isinstance(e.message, msg.Refuse) for e in effects if isinstance(e, fx.SendTo))
+
+
+def in_a_run(world: int = 2) -> Coordinator:
+    """A coordinator whose nodes have just been released from nothing."""
+    made = coordinator()
+    for rank in range(world):
+        made.received(rank + 1, hello(rank), 0.0)
+    made.backups_read((), None, "", 0.0)
+    assert made.run is not None
+    for rank in range(world):
+        made.received(rank + 1, msg.Prepared(made.run), 0.0)
+    assert made.phase is Phase.RUN
+    return made
+
+
+def save(made: Coordinator, step: int, now: float, ranks=(0, 1)) -> list:
+    assert made.run is not None
+    effects = []
+    for rank in ranks:
+        made.members.heard(rank, now)
+        sealed = msg.Sealed(at(step, made.run.epoch), (content(f"{step}.{rank}"),))
+        effects += made.received(rank + 1, sealed, now)
+    return effects
+
+
+def last_progress(effects) -> msg.Progress:
+    sent = [e.message for e in effects if isinstance(e, fx.SendTo)]
+    return [m for m in sent if isinstance(m, msg.Progress)][-1]
+
+
+def test_a_round_that_is_given_up_lets_its_checkpoint_go():
+    """On a tight volume the next round could not begin while the given-up one took its room."""
+    made = in_a_run()
+    save(made, 1, 0.0)
+    during = last_progress(save(made, 2, 1.0))
+    assert [c.step for c in during.held] == [1]  # still being replicated
+    late = TIMING.round + 2
+    made.members.heard(0, late)
+    made.members.heard(1, late)
+    after = last_progress(made.tick(late))
+    assert [c.step for c in after.held] == [2]
+    assert after.complete is not None
+    assert after.complete.step == 2
+
+
+def test_nothing_may_go_while_a_node_is_away():
+    made = in_a_run()
+    save(made, 1, 0.0)
+    save(made, 2, 1.0)
+    made.lost(2, 2.0)
+    assert made.replication is not None
+    assert made.replication.progress().complete is None
+
+
+def test_receipts_of_a_node_that_left_do_not_count():
+    made = in_a_run()
+    save(made, 1, 0.0)
+    made.received(2, msg.Have(at(1), ShardId(0, 0), content("1.0")), 0.0)
+    made.lost(2, 1.0)
+    effects = made.received(1, msg.Have(at(1), ShardId(1, 0), content("1.1")), 1.0)
+    assert fx.Replicated not in kinds(effects)
+    copies = tuple(Copy(at(1), ShardId(r, 0), content(f"1.{r}"), 2) for r in range(2))
+    run = made.run
+    back = made.received(3, hello(1, linked=run, copies=copies), 2.0)
+    assert fx.Replicated in kinds(back)
