@@ -15,8 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from generator.build import argocd
+from generator.build.argocd import disagreements, fleet_files
 from generator.findings import Finding, Location, Severity
 from generator.fleet import Fleet
+from generator.gitops import Member
 from generator.inventory import (
     Classes,
     InventoryError,
@@ -199,6 +202,9 @@ def compile_fleet(options: Options, progress: Progress | None = None) -> Outcome
     try:
         if todo:
             _build_all(tree, options, todo, output, state, outcome, progress)
+        if whole and not outcome.has_errors:
+            kept = [state.member_of(name) for name in sorted(set(names) - set(todo))]
+            _whole_fleet(options, kept, output, outcome)
         _finish(tree, options, whole, output, state, outcome)
     finally:
         output.discard()
@@ -231,6 +237,23 @@ def _build_all(
             progress(done, total)
 
 
+def _whole_fleet(
+    options: Options, kept: list[Member | None], output: Output, outcome: Outcome
+) -> None:
+    """Stage what no single cluster determines; only a run over the whole fleet knows it."""
+    built = [staged.member for staged in output.staged]
+    members = sorted((m for m in (*kept, *built) if m is not None), key=lambda m: m.cluster)
+    outcome.findings += disagreements(members)
+    if outcome.has_errors:
+        return
+    files = fleet_files(members)
+    staged = output.stage(argocd.FOLDER, files, [], may_be_empty=True)
+    if staged.changed and not options.check:
+        output.open()
+        staged = output.stage(argocd.FOLDER, files, [], may_be_empty=True)
+    output.add(staged)
+
+
 def _staged(
     tree: Tree, classes: Classes, todo: list[str], output: Output, options: Options
 ) -> Iterator[tuple[Staged, list[Finding]]]:
@@ -260,6 +283,7 @@ class _Worker:
         built = self._builder.build(name)
         inputs = list(dict.fromkeys([*built.sources, *built.libraries]))
         staged = self._output.stage(built.cluster, built.files, inputs)
+        staged.member = built.member
         staged.day = built.day
         return staged, built.findings
 

@@ -102,6 +102,10 @@ def class_name(path: Path, folder: Path) -> str:
     return ".".join(parts)
 
 
+FLEET_TARGETS = frozenset({"argocd"})
+"""Targets of Kapitan that stand for the whole fleet: no cluster bears such a name."""
+
+
 def discover(root: Path) -> Tree:
     """Find the targets and classes below ``root/inventory``.
 
@@ -143,7 +147,8 @@ def discover(root: Path) -> Tree:
         names.append(found)
     if findings:
         raise InventoryError(findings)
-    return Tree(root, names[0], names[1])
+    targets = {name: path for name, path in names[0].items() if name not in FLEET_TARGETS}
+    return Tree(root, targets, names[1])
 
 
 def lint_text(text: str, shown: str) -> list[Finding]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from generator.gitops import Member
+
 STAGING_PREFIX = ".stowplan-"
 RESERVED = frozenset({"argocd"})
 """Folders of ``compiled/`` that belong to the whole fleet and bear no cluster's name."""
@@ -36,6 +38,7 @@ class Staged:
         obsolete: files of ours that it no longer has.
         foreign: files in its folder that stowplan did not write.
         sources: the inventory files that it was made from.
+        member: what the whole fleet's objects need to know of it.
         day: the only day on which it is known to be right, empty for every day.
     """
 
@@ -46,6 +49,7 @@ class Staged:
     obsolete: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
+    member: Member | None = None
     day: str = ""
 
 
@@ -90,9 +94,13 @@ class Output:
     def open(self) -> None:
         """Make the staging folder, on the same file system as what it will replace.
 
+        A second call does nothing.
+
         Raises:
             OutputError: ``compiled/`` is no folder or cannot be written.
         """
+        if self.staging is not None:
+            return
         try:
             self._made = not self.root.exists()
             self.root.mkdir(exist_ok=True)
@@ -119,13 +127,17 @@ class Output:
         if self._made and not any(self.root.iterdir()):
             self.root.rmdir()
 
-    def stage(self, cluster: str, files: dict[str, str], sources: list[str]) -> Staged:
+    def stage(
+        self, cluster: str, files: dict[str, str], sources: list[str], *, may_be_empty: bool = False
+    ) -> Staged:
         """Compare a cluster's files with the disk and put those that differ into staging.
+
+        A cluster without files is one that failed, unless it may be empty.
 
         Raises:
             OutputError: a file cannot be read or written.
         """
-        if not files:
+        if not files and not may_be_empty:
             return Staged(cluster, failed=True, sources=sources)
         folder = str(self.root / cluster)
         staged = Staged(cluster, failed=False, files=list(files), sources=sources)

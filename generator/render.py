@@ -3,11 +3,11 @@ overlays."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from generator.build import build
+from generator.build import bootstrap, build, flux
 from generator.build.controllers import component, jobset_patch
 from generator.build.facts import facts
 from generator.build.index import index
@@ -16,6 +16,7 @@ from generator.checks.refs import unstamped
 from generator.emit_yaml import dump, dump_list
 from generator.findings import Finding, Location, Severity
 from generator.fleet import Fleet
+from generator.gitops import Member, member
 from generator.inventory import Classes, Rendered, Tree, yaml_finding
 from generator.manifest import LAYERS, Manifest
 from generator.problems import Problem, located
@@ -38,6 +39,7 @@ class ClusterFiles:
         manifests: the objects behind the files.
         sources: inventory files that made it, relative to the tree's root.
         libraries: files that its overlays may import.
+        member: what the whole fleet's objects need to know of it.
         day: the day on which its waivers were judged, empty if it has none.
     """
 
@@ -47,6 +49,7 @@ class ClusterFiles:
     manifests: list[Manifest] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
+    member: Member | None = None
     day: str = ""
 
     @property
@@ -62,6 +65,7 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
     fleet, result.findings = resolve(tree, rendered)
     if fleet is None:
         return result
+    result.findings += _located(tree, rendered, _without_bootstrap(fleet))
     if fleet.spec.waivers:
         result.day = date.today().isoformat()
     manifests = build(fleet)
@@ -76,11 +80,14 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
         folder = tree.folder / "overlays"
         result.libraries = [tree.shown(p) for p in sorted(folder.rglob("*")) if p.is_file()]
     result.manifests = [named(manifest) for manifest in manifests]
+    if flux.is_used(fleet):
+        result.manifests = [flux.marked(manifest) for manifest in result.manifests]
     if result.failed:
         return result
     texts = {manifest.path: dump(manifest.body) for manifest in result.manifests}
     result.findings += _checked(tree, rendered, cluster_facts, result.manifests, texts)
     if not result.failed:
+        result.member = member(fleet, result.manifests)
         result.files = _files(tree, classes, rendered, fleet, cluster_facts, result, texts)
         for path, text in result.files.items():
             result.findings += unstamped(rendered.name, path, text)
@@ -114,12 +121,26 @@ def resolve(tree: Tree, rendered: Rendered) -> tuple[Fleet | None, list[Finding]
     fleet: Fleet | None = None
     if spec is not None:
         fleet, problems = resolve_fleet(spec, rendered.name)
-    return fleet, _located(tree, rendered, problems) if problems else []
+    return fleet, _located(tree, rendered, problems)
 
 
 def _located(tree: Tree, rendered: Rendered, problems: list[Problem]) -> list[Finding]:
+    if not problems:
+        return []
     provenance = Provenance(tree, rendered.files)
     return [located(problem, rendered.name, provenance) for problem in problems]
+
+
+def _without_bootstrap(fleet: Fleet) -> list[Problem]:
+    """Why a cluster's ``bootstrap/`` is not written; its manifests are, so these are warnings."""
+    return [
+        replace(
+            problem,
+            message=f"{problem.message}; bootstrap/ is not written",
+            severity=Severity.WARNING,
+        )
+        for problem in bootstrap.problems(fleet)
+    ]
 
 
 def _files(
@@ -133,10 +154,10 @@ def _files(
 ) -> dict[str, str]:
     headers: dict[str, str] = {}
 
-    def header(section: str) -> str:
-        text = headers.get(section)
+    def header(*sections: str) -> str:
+        text = headers.get("/".join(sections))
         if text is None:
-            text = headers[section] = _header(tree, classes, rendered, section)
+            text = headers["/".join(sections)] = _header(tree, classes, rendered, sections)
         return text
 
     by_layer = sorted(result.manifests, key=lambda m: (LAYERS.index(m.layer), m.path))
@@ -144,15 +165,25 @@ def _files(
     files["cluster.yaml"] = header("cluster") + dump(cluster_facts)
     files["controllers/kustomization.yaml"] = header("") + dump(component())
     files["controllers/jobset-controller-resources.yaml"] = header("") + dump_list(jobset_patch())
-    files["README.md"] = index(fleet, by_layer, result.sources)
+    for path, text in bootstrap.bootstrap_files(fleet).items():
+        files[path] = bootstrap.with_header(header(*bootstrap.SECTIONS), text)
+    for path, text in flux.files(fleet, by_layer).items():
+        files[path] = header("cluster", "gitops") + text
+    files["README.md"] = index(
+        fleet, by_layer, result.sources, [path for path in files if path.startswith("bootstrap/")]
+    )
     return files
 
 
-def _header(tree: Tree, classes: Classes, rendered: Rendered, section: str) -> str:
-    """What generated a file, and which inventory files say something of its section."""
+def _header(tree: Tree, classes: Classes, rendered: Rendered, sections: tuple[str, ...]) -> str:
+    """What generated a file, and which inventory files say something of its sections."""
     *used, target = rendered.files
-    named_files = [tree.shown(path) for path in used if section in classes.sections.get(path, ())]
-    if section == "overlays":
+    named_files = [
+        tree.shown(path)
+        for path in used
+        if not classes.sections.get(path, frozenset()).isdisjoint(sections)
+    ]
+    if "overlays" in sections:
         named_files.append("inventory/overlays")
     sources = [*named_files, tree.shown(target)]
     return f"{HEADER}; edit the inventory, not this file.\n" + "".join(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.findings import Finding, Location, Severity
+from generator.gitops import Member
 from generator.inventory import Tree
 from generator.output import Output, Staged, files_below
 
@@ -90,6 +91,11 @@ class State:
         """What was found when a current cluster was built."""
         return [_finding_from(row) for row in self._clusters[cluster]["findings"]]
 
+    def member_of(self, cluster: str) -> Member | None:
+        """What the whole fleet's objects need to know of a current cluster."""
+        row = self._clusters[cluster]["member"]
+        return Member.from_row(row) if row is not None else None
+
     def foreign_of(self, cluster: str) -> list[str]:
         """Files of others in a current cluster's folder."""
         foreign: list[str] = self._clusters[cluster]["foreign"]
@@ -137,6 +143,7 @@ class State:
                 "inputs": staged.sources,
                 "outputs": self._outputs(output, staged.cluster),
                 "foreign": staged.foreign,
+                "member": staged.member.to_row() if staged.member else None,
                 "day": staged.day,
                 "findings": [asdict(finding) for finding in findings],
             }

@@ -13,8 +13,15 @@ LAYER_TITLES = {
 }
 
 
-def index(fleet: Fleet, manifests: list[Manifest], files: list[str]) -> str:
-    """The page as Markdown."""
+def index(fleet: Fleet, manifests: list[Manifest], files: list[str], bootstrap: list[str]) -> str:
+    """The page as Markdown.
+
+    Args:
+        fleet: the cluster.
+        manifests: its objects.
+        files: the inventory files that it was made from.
+        bootstrap: paths of the bootstrap's files, inside the cluster's folder.
+    """
     cluster = fleet.spec.cluster
     lines = [
         f"# {cluster.name}",
@@ -42,8 +49,19 @@ def index(fleet: Fleet, manifests: list[Manifest], files: list[str]) -> str:
         "- [cluster.yaml](cluster.yaml): facts for checks and diffs, applied nowhere",
         "- [controllers](controllers/kustomization.yaml): a kustomize component with the JobSet "
         "controller's resources",
+        *_bootstrap(bootstrap),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _bootstrap(paths: list[str]) -> list[str]:
+    """The bootstrap's ways in, of those that were written."""
+    titles = {
+        "bootstrap/gcloud.sh": "the cluster, its node pools, buckets and roles as commands",
+        "bootstrap/terraform/cluster.tf": "the same as Terraform",
+        "bootstrap/controllers.sh": "JobSet and Kueue, after either",
+    }
+    return [f"- [{path}]({path}): {title}" for path, title in titles.items() if path in paths]
 
 
 def _pools(fleet: Fleet) -> list[str]:

@@ -19,6 +19,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compile": ("generator.cli.compile", "render the inventory into compiled/"),
     "check": ("generator.cli.check", "judge manifests: schemas, references and policies"),
     "diff": ("generator.cli.diff", "say what a change of compiled/ does to running clusters"),
+    "bootstrap": (
+        "generator.cli.bootstrap",
+        "print what a cluster needs beforehand: gcloud, Terraform, KCC",
+    ),
     "doctor": ("generator.cli.doctor", "say what is wrong in a live cluster; reads only"),
     "explain": ("generator.cli.explain", "explain a rule, or list all of them"),
     "init": ("generator.cli.init", "write a small working tree of your own"),

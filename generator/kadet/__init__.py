@@ -11,7 +11,7 @@ from typing import Any
 
 from generator.findings import SEVERITY_RANK, Severity, path_text
 from generator.inventory import Classes, Rendered, Tree, discover
-from generator.render import render_cluster
+from generator.render import ClusterFiles, render_cluster
 
 
 @cache
@@ -20,22 +20,27 @@ def _tree(inventory: str) -> tuple[Tree, Classes]:
     return tree, Classes.read(tree)
 
 
+def render_target(name: str) -> tuple[Classes, ClusterFiles]:
+    """Render a target from the parameters that Kapitan has rendered already."""
+    from kapitan import cached
+
+    target = cached.global_inv[name]
+    tree, classes = _tree(cached.args.inventory_path)
+    files = tuple(tree.classes[used] for used in target["classes"])
+    rendered = Rendered(name, target["parameters"], (*files, tree.targets[name]))
+    return classes, render_cluster(tree, classes, rendered)
+
+
 def main(input_params: dict[str, Any]) -> dict[str, str]:
     """Kapitan's entry point: the current target's files by path.
 
     Raises:
         kapitan.errors.CompileError: the target has errors; the text lists all of them.
     """
-    from kapitan import cached
     from kapitan.errors import CompileError
     from kapitan.topics import current_target
 
-    name = current_target.get()
-    target = cached.global_inv[name]
-    tree, classes = _tree(cached.args.inventory_path)
-    files = tuple(tree.classes[used] for used in target["classes"])
-    rendered = Rendered(name, target["parameters"], (*files, tree.targets[name]))
-    result = render_cluster(tree, classes, rendered)
+    classes, result = render_target(current_target.get())
     errors = [f for f in (*classes.findings, *result.findings) if f.severity is Severity.ERROR]
     if errors:
         errors.sort(key=lambda f: (SEVERITY_RANK[f.severity], f.sort_key))

@@ -72,6 +72,7 @@ class Machine:
         cube: sides beyond the list may be multiples of this, 0 for none.
         max_chips: the largest slice that the cube rule allows.
         architecture: ``amd64`` or ``arm64``.
+        workload_policy: a multi-host slice is placed by a workload policy, not by a topology.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Machine:
     cube: int = 0
     max_chips: int = 0
     architecture: str = "amd64"
+    workload_policy: bool = False
 
     @property
     def allocatable_memory(self) -> Decimal:
@@ -164,6 +166,7 @@ def _machine(name: str, row: dict[str, Any]) -> Machine:
         cube=row.get("cube", 0),
         max_chips=row.get("maxChips", 0),
         architecture=row.get("architecture", "amd64"),
+        workload_policy=row.get("workloadPolicy", False),
     )
 
 

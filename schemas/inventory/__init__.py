@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from schemas.inventory.base import InventoryModel, Name, fault
+from schemas.inventory.base import Bucket, InventoryModel, Name, fault
+from schemas.inventory.buckets import BucketSettings
 from schemas.inventory.checkpointing import Checkpointing
 from schemas.inventory.cluster import Cluster, NodePool
 from schemas.inventory.gitops import GitOps, Waiver
@@ -34,6 +35,8 @@ class Parameters(InventoryModel):
     """Node pools by name."""
     checkpointing: dict[Name, Checkpointing] = Field(default_factory=dict)
     """Multi-tier checkpointing by configuration name."""
+    buckets: dict[Bucket, BucketSettings] = Field(default_factory=dict)
+    """How the bootstrap makes the backups' buckets, by name; defaults where one is not named."""
     priorities: dict[Name, PriorityClass] = Field(default_factory=dict)
     """Priority classes by name."""
     queueing: Queueing = Queueing()

@@ -74,6 +74,20 @@ def _location(value: str) -> str:
     return value
 
 
+_SERVICE_ACCOUNT = re.compile(r"[a-z0-9][-a-z0-9.]{0,62}@[-a-z0-9.]+\.(?:gserviceaccount\.com)")
+
+
+def _service_account(value: str) -> str:
+    if placeholder_in(value):
+        raise fault(f"{value!r} is a placeholder from the documents", "write the account's address")
+    if not _SERVICE_ACCOUNT.fullmatch(value):
+        raise fault(
+            f"{value!r} is no service account's address",
+            "write one such as nodes@my-project.iam.gserviceaccount.com",
+        )
+    return value
+
+
 def _mode(value: Any) -> Any:
     if isinstance(value, str) and value.lower() == "autopilot":
         raise fault(
@@ -85,6 +99,9 @@ def _mode(value: Any) -> Any:
 
 Version = Annotated[str, BeforeValidator(_version)]
 Location = Annotated[str, AfterValidator(_location)]
+MachineType = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+ResourcePath = Annotated[str, Field(pattern=r"^[a-z][-a-z0-9./:]*[a-z0-9]$")]
+"""A short name such as ``training``, or ``projects/HOST/regions/REGION/subnetworks/NAME``."""
 
 
 class Project(InventoryModel):
@@ -107,6 +124,15 @@ class Versions(InventoryModel):
     """Kueue's API version, where it must not be the newest that the cluster serves."""
 
 
+class SystemNodes(InventoryModel):
+    """Nodes for what is no training job: JobSet's and Kueue's controllers, DNS, metrics."""
+
+    machine_type: MachineType = "e2-standard-4"
+    """Their machine type; GKE's page asks for e2-standard-4 or larger under large training jobs."""
+    nodes_per_zone: int = Field(default=2, gt=0)
+    """How many in each zone."""
+
+
 class Cluster(InventoryModel):
     """The cluster itself."""
 
@@ -124,6 +150,14 @@ class Cluster(InventoryModel):
     """The control plane's version in full."""
     versions: Versions
     """Versions of Kueue and JobSet."""
+    network: ResourcePath | None = None
+    """The VPC network for the bootstrap; the project's ``default`` unless given."""
+    subnetwork: ResourcePath | None = None
+    """The subnetwork for the bootstrap."""
+    system_nodes: SystemNodes = SystemNodes()
+    """Nodes for what is no training job, for the bootstrap."""
+    node_service_account: Annotated[str, AfterValidator(_service_account)] | None = None
+    """The nodes' Google service account; Compute Engine's default account unless given."""
     environment: Name = "default"
     """The environment that the cluster belongs to, such as ``prod``; one Argo CD project each."""
     labels: Labels = Field(default_factory=dict)
@@ -169,8 +203,11 @@ class NodePool(InventoryModel):
     """How many nodes (GPU and CPU)."""
     spot: bool = False
     """Spot VMs."""
-    reservation: str | None = None
-    """The reservation that the nodes come from."""
+    reservation: Annotated[str, Field(pattern=r"^[a-z][-a-zA-Z0-9/_]*$")] | None = None
+    """The reservation that the nodes come from: its name, or ``projects/…/reservations/…``."""
+    zones: tuple[Location, ...] = Field(default=(), strict=False)
+    """The nodes' zones, for the bootstrap; the cluster's nodeLocations unless given. A slice of
+    several hosts lies in one zone."""
     labels: Labels = Field(default_factory=dict)
     """Further labels of the nodes."""
     taints: tuple[Taint, ...] = Field(default=(), strict=False)

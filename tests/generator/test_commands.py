@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -182,7 +183,7 @@ class TestCommandLine:
         answer = stowplan("--help")
         assert answer.code == 0
         for command in COMMANDS:
-            assert f"    {command} " in answer.out
+            assert re.search(rf"^    {command}\s", answer.out, re.MULTILINE)
         assert "exit codes:" in answer.out
 
     @pytest.mark.parametrize("command", sorted(COMMANDS))

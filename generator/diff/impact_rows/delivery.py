@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from generator.diff.impact_rows.row import ANY, IS_RECREATED, Row
+from generator.diff.impact_rows.row import ANY, COMES, GOES, IS_RECREATED, Row
 from generator.diff.model import Impact, Verb
 
 _FACTS = ("stowplan.dev", "Cluster")
+_KCC_ROLE = ("iam.cnrm.cloud.google.com", "IAMPolicyMember")
+_KCC = "docs.cloud.google.com/config-connector/docs/reference/resource-docs/iam/iampolicymember"
 _ARGO_OPTIONS = "argo-cd.readthedocs.io/en/stable/user-guide/sync-options"
 _ARGO_DELETE = "argo-cd.readthedocs.io/en/stable/user-guide/app_deletion"
 _LOCAL = "stowplan: cluster.yaml and annotations of stowplan.dev are read by people and checks"
@@ -64,6 +66,9 @@ DELIVERY_ROWS = (
         "kustomize builds other objects; the files that it lists are shown on their own",
         "kubectl.docs.kubernetes.io/references/kustomize/kustomization",
     ),
+    Row(*_KCC_ROLE, "", Impact.LIVE, "the role is granted where it is applied", _KCC, COMES),
+    Row(*_KCC_ROLE, "", Impact.NONE, "abandoned: the role stays in the project", _KCC, GOES),
+    Row(*_KCC_ROLE, "spec **", Impact.BLOCKED, "updating spec is not allowed", _KCC),
     Row(*_FACTS, "", Impact.NONE, "facts for people and checks; not for a cluster", _LOCAL),
     Row(*_FACTS, "**", Impact.NONE, "facts for people and checks; not for a cluster", _LOCAL),
     *(
