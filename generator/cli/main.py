@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("generator.cli.check", "judge manifests: schemas, references and policies"),
     "diff": ("generator.cli.diff", "say what a change of compiled/ does to running clusters"),
     "explain": ("generator.cli.explain", "explain a rule, or list all of them"),
+    "import": ("generator.cli.import_manifests", "bring existing YAML into the inventory"),
     "init": ("generator.cli.init", "write a small working tree of your own"),
     "size": ("generator.cli.size", "explain RAM disk sizes, or try out others"),
     "schema": ("generator.cli.schema", "print the JSON Schema of inventory files, for editors"),
