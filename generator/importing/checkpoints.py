@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from generator.importing.jobs import backup_of
+from generator.importing.jobs import backup_of, mounts_checkpoints
 from generator.importing.options import Options
 from generator.importing.pools import Pools
 from generator.importing.queues import toleration
@@ -108,7 +108,7 @@ def _pool(source: Source, pools: Pools, log: Log) -> str | None:
 def _hierarchical(source: Source, options: Options, log: Log) -> bool:
     noted = source.annotations.get(f"{_OWN}bucket-hierarchical-namespace")
     if noted is not None:
-        return noted == "true"
+        return str(noted) == "true"
     if options.hierarchical_namespace is None:
         log.missing(
             "whether the bucket has a hierarchical namespace stands in no manifest; without one "
@@ -190,7 +190,7 @@ def _backup(
     if options.backup_minutes is not None:
         return {"intervalMinutes": options.backup_minutes}
     for job in by_kind(sources, "JobSet"):
-        backup = backup_of(job)
+        backup = backup_of(job) if mounts_checkpoints(job) else {}
         if backup:
             log.derived(f"backup interval from the arguments of {job.resource}", source=source)
             return backup

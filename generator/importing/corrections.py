@@ -198,6 +198,13 @@ def _template_labels(source: Source, log: Log) -> None:
             del pods["metadata"]
 
 
+def _rule_names(source: Source, log: Log) -> None:
+    """JobSet's webhook names the rules that have no name (``pkg/webhooks/jobset_webhook.go``)."""
+    rules = entries(mapping(source.spec.get("failurePolicy")).get("rules"))
+    for index, rule in enumerate(rules):
+        rule.setdefault("name", f"failurePolicyRule{index}")
+
+
 def _time_to_live(source: Source, log: Log) -> None:
     if "ttlSecondsAfterFinished" in source.spec:
         del source.spec["ttlSecondsAfterFinished"]
@@ -303,7 +310,7 @@ CORRECTIONS: dict[str, tuple[Correction, ...]] = {
     "Topology": (_cluster_scoped,),
     "LocalQueue": (_in_default,),
     "JobSet": (
-        _in_default, _queue_annotation, _template_labels, _time_to_live, _pods,
-        _phase_one_driver,
+        _in_default, _queue_annotation, _template_labels, _time_to_live, _rule_names,
+        _pods, _phase_one_driver,
     ),
 }  # fmt: skip

@@ -12,25 +12,29 @@ from generator.importing.queues import queueing
 from generator.importing.sources import Log, Source, by_kind, entries, mapping
 from schemas.versions import UnknownVersionError, resolve
 
-# inventory path below ``cluster`` → (option, what it is).
-REQUIRED: dict[tuple[str, ...], tuple[str, str]] = {
-    ("project", "id"): ("--project ID", "the Google Cloud project"),
+# inventory path below ``cluster`` → option, what it is, where to look.
+REQUIRED: dict[tuple[str, ...], tuple[str, str, str]] = {
+    ("project", "id"): ("--project ID", "the Google Cloud project", ""),
     ("project", "number"): (
         "--project-number NUMBER",
-        "the project's number; gcloud projects describe ID --format='value(projectNumber)'",
+        "the project's number",
+        "; gcloud projects describe ID --format='value(projectNumber)' prints it",
     ),
-    ("location",): ("--location REGION", "the cluster's region or zone"),
+    ("location",): ("--location REGION", "the cluster's region or zone", ""),
     ("gkeVersion",): (
         "--gke-version VERSION",
-        "the control plane's version; kubectl version says it",
+        "the control plane's version",
+        "; kubectl version prints it",
     ),
     ("versions", "kueue"): (
         "--kueue-version VERSION",
-        "Kueue's version; the tag of its controller's image",
+        "Kueue's version",
+        "; it is the tag of its controller's image",
     ),
     ("versions", "jobset"): (
         "--jobset-version VERSION",
-        "JobSet's version; the tag of its controller's image",
+        "JobSet's version",
+        "; it is the tag of its controller's image",
     ),
 }
 
@@ -80,17 +84,17 @@ def cluster(facts: dict[str, Any], options: Options, log: Log) -> dict[str, Any]
         "environment": labels.pop("environment", None),
         "labels": labels,
     }
-    for path, value in options.settings.items():
+    for path, given in options.settings.items():
         holder = section
         for key in path[:-1]:
             holder = holder.setdefault(key, {})
-        holder[path[-1]] = value
-    for path, (option, what) in REQUIRED.items():
+        holder[path[-1]] = given
+    for path, (option, what, hint) in REQUIRED.items():
         value: Any = section
         for key in path:
             value = mapping(value).get(key)
         if not value:
-            log.missing(f"{what} stands in no manifest", f"add {option}")
+            log.missing(f"{what} stands in no manifest", f"add {option}{hint}")
     api = _kueue_api(spec, section["versions"])
     if api:
         section["versions"]["kueueApi"] = api

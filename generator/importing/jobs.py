@@ -21,6 +21,7 @@ from generator.importing.sources import Log, Source, by_kind, entries, mapping, 
 from generator.jobs import DEFAULT_JOB_NAMES
 from schemas.catalog import MACHINE_LABEL, NODE_POOL_LABEL
 from schemas.inventory.checkpointing import Backup
+from schemas.manifests.checkpointing import CSI_DRIVER
 from schemas.manifests.jobset import EXCLUSIVE_TOPOLOGY
 from schemas.names import dns_label_problem
 
@@ -56,8 +57,14 @@ class Surroundings:
 
 
 def flags(words: list[str]) -> dict[str, str]:
-    """The ``key=value`` words of a command line."""
-    return {key: value for word in words for key, equals, value in [word.partition("=")] if equals}
+    """The ``key=value`` words of a command line, also of one inside a shell script."""
+    return {
+        key: value.rstrip("()\"';&")
+        for text in words
+        for word in text.split()
+        for key, equals, value in [word.partition("=")]
+        if equals
+    }
 
 
 def command_line(job: dict[str, Any]) -> list[str]:
@@ -74,6 +81,15 @@ def backup_of(source: Source) -> dict[str, Any]:
             if given.get(flag, "").isdigit():
                 return {field: int(given[flag])}
     return {}
+
+
+def mounts_checkpoints(source: Source) -> bool:
+    """Whether a JobSet has a multi-tier checkpoint volume."""
+    return any(
+        mapping(volume.get("csi")).get("driver") == CSI_DRIVER
+        for job in entries(source.spec.get("replicatedJobs"))
+        for volume in entries(pod_spec(job).get("volumes"))
+    )
 
 
 def workload_name(source: Source) -> tuple[str, int | None]:
@@ -151,12 +167,21 @@ def _workload(
 
 
 def _rename_containers(source: Source, readings: list[PodReading], log: Log) -> None:
-    """Compile names the container after the framework; nothing else refers to the old name."""
+    """Compile names the container after the framework; what refers to it follows."""
     for reading in readings:
         old, new = reading.container.get("name"), reading.container_name
         if old != new and reading.container:
             reading.container["name"] = new
+            _follow_rename(reading.job, old, new)
             log.renamed(source, f"container {old} is called {new} by compile")
+
+
+def _follow_rename(job: dict[str, Any], old: Any, new: str) -> None:
+    policy = mapping(mapping(mapping(job.get("template")).get("spec")).get("podFailurePolicy"))
+    for rule in entries(policy.get("rules")):
+        codes = mapping(rule.get("onExitCodes"))
+        if codes.get("containerName") == old:
+            codes["containerName"] = new
 
 
 _ORDER = (

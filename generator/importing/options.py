@@ -85,9 +85,7 @@ def fill_placeholders(source: Source, values: dict[str, str], log: Log) -> None:
                 )
                 break
             text = text.replace(found, value)
-        if text != holder[key]:
-            log.derived(f"{path[-1]} is {text} by --set", source=source, path=path)
-            holder[key] = text
+        holder[key] = text
 
 
 def _strings(value: Any, path: ValuePath) -> Iterator[tuple[Any, Any, ValuePath]]:

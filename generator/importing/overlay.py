@@ -116,8 +116,21 @@ def jsonnet(value: Any, indent: int) -> str:
     if isinstance(value, dict):
         rows = [f"{inner}{_key(k)}: {jsonnet(v, indent + 2)},\n" for k, v in value.items()]
         return "{\n" + "".join(rows) + " " * indent + "}"
+    if all(isinstance(item, int | float) for item in value):
+        return "[\n" + _filled([_flat(item) for item in value], inner) + " " * indent + "]"
     rows = [f"{inner}{jsonnet(v, indent + 2)},\n" for v in value]
     return "[\n" + "".join(rows) + " " * indent + "]"
+
+
+def _filled(items: list[str], inner: str) -> str:
+    """Numbers in lines that are as full as they may be."""
+    lines, line = [], inner
+    for item in items:
+        if len(line) + len(item) + 1 > _WIDTH:
+            lines.append(line.rstrip())
+            line = inner
+        line += f"{item}, "
+    return "".join(f"{text}\n" for text in [*lines, line.rstrip()])
 
 
 def _flat(value: Any) -> str:

@@ -20,6 +20,9 @@ Path = tuple[Step, ...]
 LIST_KEYS = ("name", "mountPath")
 """Keys by which entries of a list are told apart, tried in this order."""
 
+ATOMIC = frozenset({"securityContext"})
+"""Mappings that mean something only as a whole."""
+
 _REPLICATED: Path = ("spec", "replicatedJobs", "*")
 _JOB: Path = (*_REPLICATED, "template", "spec")
 
@@ -41,6 +44,7 @@ DEFAULTS: dict[str, dict[Path, Any]] = {
         (*_JOB, "completions"): 1,
         (*_JOB, "backoffLimit"): 6,
         (*_JOB, "template", "spec", "dnsPolicy"): "ClusterFirst",
+        (*_JOB, "template", "spec", "schedulerName"): "default-scheduler",
     },
     "ClusterQueue": {
         ("spec", "queueingStrategy"): "BestEffortFIFO",
@@ -116,6 +120,13 @@ def _mapping(
 
 def _value(kind: str, source: Any, built: Any, path: Path, residue: Residue) -> None:
     if isinstance(source, dict) and isinstance(built, dict):
+        if path and path[-1] == "resources":
+            built = _drop_defaulted_requests(source, built)
+        if path and path[-1] in ATOMIC:
+            # Half of one and half of another could be a combination that is refused.
+            if _canonical(source, path) != _canonical(built, path):
+                residue.patches.append((path, source))
+            return
         _mapping(kind, source, built, path, residue)
         return
     key = _list_key(source, built)
@@ -133,8 +144,18 @@ def _value(kind: str, source: Any, built: Any, path: Path, residue: Residue) -> 
     elif _canonical(source, path) != _canonical(built, path):
         if _is_own(path):
             residue.ours.append(path)
+        elif path[-1] == "tolerations" and (more := _beyond(source, built, path)) is not None:
+            residue.added.append((path, more))
         else:
             residue.patches.append((path, source))
+
+
+def _beyond(source: Any, built: Any, path: Path) -> list[Any] | None:
+    """The tolerations that were added to the source's, None if one of those is missing."""
+    known = {_canonical(entry, path) for entry in source}
+    if not known <= {_canonical(entry, path) for entry in built}:
+        return None
+    return [entry for entry in built if _canonical(entry, path) not in known]
 
 
 def _list_key(source: Any, built: Any) -> str | None:
@@ -149,6 +170,19 @@ def _list_key(source: Any, built: Any) -> str | None:
         ):
             return key
     return None
+
+
+def _drop_defaulted_requests(source: dict[str, Any], built: dict[str, Any]) -> dict[str, Any]:
+    """A request that is not stated is the limit (kubernetes pkg/apis/core/v1/defaults.go)."""
+    limits = source.get("limits") or {}
+    stated = source.get("requests") or {}
+    requests = {
+        key: value
+        for key, value in (built.get("requests") or {}).items()
+        if key in stated
+        or _canonical(limits.get(key), ("limits", key)) != _canonical(value, ("limits", key))
+    }
+    return {**built, "requests": requests}
 
 
 def _entries(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -216,7 +218,7 @@ def _match(source: Source, manifests: list[Manifest]) -> Manifest | None:
 def _overlay(sources: list[Source], trial: Trial, log: Log) -> Overlay:
     """What compile does not make of the sources, and what it makes beyond them."""
     overlay = Overlay()
-    matched: set[int] = set()
+    additions: dict[str, list[Source]] = {}
     for source in sources:
         built = _match(source, trial.before)
         if built is None:
@@ -227,45 +229,78 @@ def _overlay(sources: list[Source], trial: Trial, log: Log) -> Overlay:
                 source=source,
             )  # fmt: skip
             continue
-        matched.add(id(built))
-        _residue(source, built, overlay, log)
-    for manifest in trial.before:
-        if id(manifest) not in matched:
-            log.add("IMP008", Severity.NOTE, f"compile makes {manifest.resource} as well")
+        _residue(source, built, overlay, additions, log)
+    _say_additions(additions, sources, trial, log)
     return overlay
 
 
-def _residue(source: Source, built: Manifest, overlay: Overlay, log: Log) -> None:
+def _residue(
+    source: Source,
+    built: Manifest,
+    overlay: Overlay,
+    additions: dict[str, list[Source]],
+    log: Log,
+) -> None:
     residue = compare(source.kind, source.body, built.body)
     if residue.patches:
         overlay.patches[built.resource] = residue.patches
-        for path, _ in residue.patches:
-            log.add(
-                "IMP007", Severity.NOTE,
-                f"{shown(path)} is kept through the overlay: the inventory has no field for it",
-                source=source, path=_source_path(path, source),
-            )  # fmt: skip
+        named = ", ".join(dict.fromkeys(_short(path) for path, _ in residue.patches))
+        log.add(
+            "IMP007", Severity.NOTE,
+            f"kept through the overlay, since the inventory has no field for it: {named}",
+            source=source, path=_source_path(residue.patches[0][0], source),
+        )  # fmt: skip
     if residue.ours:
         named = ", ".join(shown(path) for path in residue.ours)
         log.dropped(source, f"{named}: compile writes its own")
-    if residue.added:
-        log.add("IMP008", Severity.NOTE, f"compile adds {_listed(residue.added)}", source=source)
-    old, new = source.body.get("apiVersion"), built.body.get("apiVersion")
-    if old != new:
-        log.corrected(source, f"{old} is written as {new}, which the cluster's version prefers")
+    added = [(path, value) for path, value in residue.added if path[0] != "metadata"]
+    if added:
+        additions.setdefault(_listed(added), []).append(source)
+
+
+def _say_additions(
+    additions: dict[str, list[Source]], sources: list[Source], trial: Trial, log: Log
+) -> None:
+    """What compile writes beyond the sources: the same for several objects is said once."""
+    for text, places in additions.items():
+        others = ", ".join(source.resource for source in places[1:])
+        also = f" (and to {others})" if others else ""
+        log.add("IMP008", Severity.NOTE, f"compile adds {text}{also}", source=places[0])
+    extra = [
+        manifest.resource
+        for manifest in trial.before
+        if not any(_match(source, [manifest]) for source in sources)
+    ]
+    if extra:
+        log.add("IMP008", Severity.NOTE, f"compile makes as well: {', '.join(extra)}")
+    moved: dict[tuple[str, str], list[Source]] = {}
+    for source in sources:
+        built = _match(source, trial.before)
+        if built is not None and source.body["apiVersion"] != built.body["apiVersion"]:
+            pair = (str(source.body["apiVersion"]), str(built.body["apiVersion"]))
+            moved.setdefault(pair, []).append(source)
+    for (old, new), places in moved.items():
+        log.corrected(
+            places[0],
+            f"{old} is written as {new}, which the cluster's version prefers"
+            + (f" (also for {len(places) - 1} more)" if len(places) > 1 else ""),
+            path=("apiVersion",),
+        )
+
+
+def _short(path: ValuePath) -> str:
+    """A path as people read it, the long way to a pod left away."""
+    text = re.sub(r"^spec\.replicatedJobs\[[^]]*\]\.", "", shown(path))
+    return text.replace("template.spec.template.spec.", "pod ")
 
 
 def _listed(added: list[tuple[ValuePath, Any]]) -> str:
-    """Additions, their common beginning left away where it is long."""
-    rows = [
-        f"{shown(path)}={value if not isinstance(value, bool) else str(value).lower()}"
-        for whole, given in added
-        if whole[0] != "metadata"
-        for path, value in leaves(given, whole)
-    ]
-    if any(whole[0] == "metadata" for whole, _ in added):
-        rows.append("labels and annotations of its own")
-    rows = [row.replace("spec.replicatedJobs", "replicatedJobs") for row in rows]
+    """Additions, the long way to a pod left away."""
+    rows = []
+    for whole, given in added:
+        for path, value in leaves(given, whole):
+            rows.append(f"{_short(path)}: {json.dumps(value)}")
+    rows = list(dict.fromkeys(rows))
     more = len(rows) - _SHOWN_ADDITIONS
     return "; ".join(rows[:_SHOWN_ADDITIONS]) + (f"; and {more} more" if more > 0 else "")
 
