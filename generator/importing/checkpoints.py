@@ -148,7 +148,14 @@ def _sizes(
     options: Options,
     log: Log,
 ) -> dict[str, Any]:
-    size = options.ram_disks.get(name, source.spec.get("inMemoryVolumeSize"))
+    size = source.spec.get("inMemoryVolumeSize")
+    if name in options.ram_disks and options.ram_disks[name] != size:
+        log.derived(
+            f"the RAM disk is {options.ram_disks[name]} instead of {size!r} by --ram-disk",
+            source=source,
+            path=("spec", "inMemoryVolumeSize"),
+        )
+        size = source.spec["inMemoryVolumeSize"] = options.ram_disks[name]
     checkpoint = options.checkpoint_sizes.get(name, notes.get("local-checkpoint-size"))
     if not isinstance(size, str) or not _SIZE.fullmatch(size):
         log.missing(

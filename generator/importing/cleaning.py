@@ -103,6 +103,7 @@ def clean(source: Source, log: Log) -> None:
     gone += _prune_keys(metadata, "annotations", TOOL_ANNOTATIONS)
     gone += _prune_keys(metadata, "labels", TOOL_LABELS)
     if source.kind == "JobSet":
+        _drop_suspend(source, log)
         gone += _clean_jobset(source)
     if source.kind == "Namespace" and source.spec.get("finalizers") is not None:
         gone.append("spec.finalizers")
@@ -114,12 +115,27 @@ def clean(source: Source, log: Log) -> None:
         log.dropped(source, f"{', '.join(gone)}: written by the cluster or by tools")
 
 
+def _drop_suspend(source: Source, log: Log) -> None:
+    """Kueue sets and clears it; in Git it would stop a running job at the next sync."""
+    suspended = source.spec.pop("suspend", None)
+    queued = any(
+        "kueue.x-k8s.io/queue-name" in mapping(source.metadata.get(part))
+        for part in ("labels", "annotations")
+    )
+    if suspended is not None and queued:
+        log.dropped(source, "spec.suspend: Kueue sets it", path=("spec", "suspend"))
+    elif suspended:
+        log.dropped(
+            source,
+            "spec.suspend is left out and no queue holds the job: it starts once it is applied",
+            "give it a queue, or leave it out of the import",
+            ("spec", "suspend"),
+            loud=True,
+        )
+
+
 def _clean_jobset(source: Source) -> list[str]:
-    gone = []
-    if "suspend" in source.spec:
-        # Kueue sets and clears it; in Git it would stop a running job at the next sync.
-        del source.spec["suspend"]
-        gone.append("spec.suspend")
+    gone: list[str] = []
     for job in entries(source.spec.get("replicatedJobs")):
         template = mapping(mapping(job.get("template")).get("spec"))
         pods = mapping(template.get("template"))

@@ -108,7 +108,7 @@ def _kueue_version(source: Source, log: Log) -> None:
         spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": c} for c in checks]}
     fungibility = mapping(spec.get("flavorFungibility"))
     for key, value in list(fungibility.items()):
-        fungibility[key] = _FUNGIBILITY.get(value, value)
+        fungibility[key] = _FUNGIBILITY.get(str(value), value)
 
 
 def _preemption(source: Source, log: Log) -> None:
@@ -224,7 +224,7 @@ def _pods(source: Source, log: Log) -> None:
         )
         secrets = pod.get("imagePullSecrets")
         if isinstance(secrets, list) and all(
-            mapping(entry).get("name") in {None, "", "None"} for entry in secrets
+            mapping(entry).get("name") in (None, "", "None") for entry in secrets
         ):
             del pod["imagePullSecrets"]
             log.corrected(

@@ -44,7 +44,7 @@ def draft(
 ) -> dict[str, Any]:
     """The target's parameters; what is missing is said in the log."""
     pools = Pools()
-    for name, spec in from_facts(facts, list(by_kind(sources, "ResourceFlavor"))):
+    for name, spec in _stated_pools(facts, sources, log):
         if name not in options.node_pools:
             pools.add(name, spec)
     work_out(pools, sources, options, log)
@@ -68,6 +68,19 @@ def draft(
         "waivers": entries(mapping(facts.get("spec")).get("waivers")),
     }
     return {key: value for key, value in sections.items() if value}
+
+
+def _stated_pools(
+    facts: dict[str, Any], sources: list[Source], log: Log
+) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        return list(from_facts(facts, list(by_kind(sources, "ResourceFlavor"))))
+    except (KeyError, TypeError, ValueError) as error:
+        log.missing(
+            f"spec.nodePools of cluster.yaml is not as compile writes it ({error!r})",
+            "compile it anew, or leave the file out and give the node pools as options",
+        )
+        return []
 
 
 def cluster(facts: dict[str, Any], options: Options, log: Log) -> dict[str, Any]:

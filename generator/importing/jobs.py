@@ -170,7 +170,14 @@ def _rename_containers(source: Source, readings: list[PodReading], log: Log) -> 
     """Compile names the container after the framework; what refers to it follows."""
     for reading in readings:
         old, new = reading.container.get("name"), reading.container_name
-        if old != new and reading.container:
+        others = [c.get("name") for c in entries(reading.pod.get("containers"))]
+        if old != new and new in others:
+            log.missing(
+                f"compile calls the container {old} {new}, but another one has that name",
+                "rename the other container in the manifest",
+                source,
+            )
+        elif old != new and reading.container:
             reading.container["name"] = new
             _follow_rename(reading.job, old, new)
             log.renamed(source, f"container {old} is called {new} by compile")

@@ -13,12 +13,13 @@ from typing import Any
 from generator.findings import Finding, Severity
 from generator.importing.cleaning import clean, kept
 from generator.importing.corrections import correct
-from generator.importing.draft import draft
+from generator.importing.draft import cluster, draft
 from generator.importing.options import Options, fill_placeholders
 from generator.importing.overlay import Overlay
+from generator.importing.readable import readable, versions_of
 from generator.importing.residue import Path as ValuePath
 from generator.importing.residue import compare, leaves, shown
-from generator.importing.sources import Log, Reading, Source, read
+from generator.importing.sources import Log, Reading, Source, mapping, read
 from generator.importing.target_text import target_text
 from generator.importing.trial import Trial, attempt
 from generator.manifest import Manifest
@@ -75,10 +76,14 @@ def import_manifests(paths: Sequence[str], options: Options, inventory: Path) ->
     """
     log = Log(options.cluster)
     reading = read(paths, log)
-    sources = _prepared(reading, options, log)
+    sources, whole = _prepared(reading, options, log)
     if not sources and not log.failed:
         log.missing("no object of a training fleet is in the files", "name files that hold some")
-    parameters = draft(sources, reading.facts, options, log) if sources else {}
+    if whole and sources:
+        parameters = draft(sources, reading.facts, options, log)
+    else:
+        parameters = {}
+        cluster(reading.facts, options, log)  # says what else has to be given
     if log.failed:
         return Import(findings=log.findings)
     head = _head(paths, reading, inventory)
@@ -86,9 +91,17 @@ def import_manifests(paths: Sequence[str], options: Options, inventory: Path) ->
         return _tried(Path(scratch), inventory, parameters, sources, head, options, log)
 
 
-def _prepared(reading: Reading, options: Options, log: Log) -> list[Source]:
-    """The objects that are imported, cleaned and corrected; each once."""
+def _prepared(reading: Reading, options: Options, log: Log) -> tuple[list[Source], bool]:
+    """The objects that are imported, cleaned and corrected, each once; whether all can be read."""
     prepared: dict[tuple[str, ...], Source] = {}
+    whole = True
+    stated = mapping(reading.facts.get("spec"))
+    known = mapping(stated.get("versions"))
+    versions = versions_of(
+        options.settings.get(("versions", "kueue"), known.get("kueue")),
+        options.settings.get(("versions", "jobset"), known.get("jobset")),
+        options.settings.get(("gkeVersion",), stated.get("gkeVersion")),
+    )
     for source in reading.sources:
         if not kept(source, log):
             continue
@@ -98,14 +111,16 @@ def _prepared(reading: Reading, options: Options, log: Log) -> list[Source]:
                 "write them, or leave the file out",
                 source,
             )
+            whole = False
             continue
         clean(source, log)
         fill_placeholders(source, options.placeholders, log)
         correct(source, log)
+        whole = readable(source, versions, log) and whole
         first = prepared.setdefault(source.identity, source)
         if first is not source:
             _repeated(first, source, log)
-    return list(prepared.values())
+    return list(prepared.values()), whole
 
 
 def _repeated(first: Source, source: Source, log: Log) -> None:
