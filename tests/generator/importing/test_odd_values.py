@@ -44,9 +44,11 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every path inside a value."""
     if path:
         yield path
-    pairs = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, item in pairs if isinstance(value, dict | list) else ():
-        yield from places(item, (*path, key))
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from places(item, (*path, key))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
