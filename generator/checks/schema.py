@@ -34,6 +34,16 @@ LOCAL_GROUPS = ("kustomize.config.k8s.io/", "stowplan.dev/")
 SHARED_GROUPS = frozenset({"argoproj.io"})
 """Groups in which other projects (Argo Workflows, Rollouts) keep kinds that are not vendored."""
 
+OTHER_PLANES = (
+    "iam.cnrm.cloud.google.com/",
+    "kustomize.toolkit.fluxcd.io/",
+    "source.toolkit.fluxcd.io/",
+)
+"""API groups of Config Connector and Flux. Their schemas are not vendored; what stowplan itself writes
+of them is held by the builders' tests, and anybody else's gets a note that it was not judged."""
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+
 LOCAL_CONFIG = "config.kubernetes.io/local-config"
 """Annotation by which kustomize and kpt mark an object that is not for a cluster."""
 
@@ -74,9 +84,13 @@ def compiled_kind(ref: KindRef) -> CompiledKind:
 
 def is_local(document: Mapping[str, Any]) -> bool:
     """Whether a document is configuration for a tool, not an object for a cluster."""
-    if str(document.get("apiVersion", "")).startswith(LOCAL_GROUPS):
+    api_version = str(document.get("apiVersion", ""))
+    if api_version.startswith(LOCAL_GROUPS):
         return True
     metadata = document.get("metadata")
+    if api_version.startswith(OTHER_PLANES):
+        labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+        return isinstance(labels, Mapping) and labels.get(MANAGED_BY) == "stowplan"
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     return isinstance(annotations, Mapping) and annotations.get(LOCAL_CONFIG) == "true"
 
