@@ -47,9 +47,10 @@ lint: $(STAMP) ## Style, import rules and types
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
-bench: $(STAMP) ## Time compile against kapitan compile, and the diff of a large fleet (minutes)
+bench: $(STAMP) ## Time compile, diff and check against their peers in the same run (minutes)
 	@$(BIN)/python -m benchmarks.compile
 	@$(BIN)/python -m benchmarks.diff.bench
+	@$(BIN)/python -m benchmarks.checks
 
 bench-replicator: $(STAMP) ## Time the replicator against plain copies (minutes)
 	@$(BIN)/python benchmarks/replicator/transfer.py

@@ -39,8 +39,8 @@ OTHER_PLANES = (
     "kustomize.toolkit.fluxcd.io/",
     "source.toolkit.fluxcd.io/",
 )
-"""API groups of Config Connector and Flux. Their schemas are not vendored; what stowplan itself writes
-of them is held by the builders' tests, and anybody else's gets a note that it was not judged."""
+"""API groups of Config Connector and Flux. Their schemas are not vendored; what stowplan itself
+writes of them is held by the builders' tests, and anybody else's gets a note that says so."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
