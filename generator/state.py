@@ -81,7 +81,9 @@ class State:
     def is_current(self, cluster: str, output: Output) -> bool:
         """Whether a cluster's inputs and outputs are as the last run left them."""
         entry = self._clusters.get(cluster)
-        if entry is None or entry["day"] not in ("", date.today().isoformat()):
+        if entry is None or "member" not in entry:
+            return False
+        if entry["day"] not in ("", date.today().isoformat()):
             return False
         if not all(self._unchanged(path) for path in entry["inputs"]):
             return False

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from generator.cli.terminal import print_findings
+from generator.findings import Finding
 from generator.fleet import Fleet
-from generator.inventory import InventoryError, discover
+from generator.inventory import Classes, InventoryError, Tree, discover
 
 FORMATS = ("gcloud", "terraform", "kcc")
 
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print or write one cluster's bootstrap."""
-    from generator.compile import Options, fleets, select
+    from generator.compile import Options, select
 
     try:
         tree = discover(Path(arguments.directory).absolute())
@@ -39,28 +40,39 @@ def run(arguments: argparse.Namespace) -> int:
         print_findings(error.findings)
         return 2
     if len(names) != 1:
-        print(
-            f"error: {arguments.cluster!r} matches {len(names)} clusters; name one", file=sys.stderr
-        )
+        found = f"{arguments.cluster!r} matches {len(names)} clusters"
+        print(f"error: {found}; name one", file=sys.stderr)
         return 2
-    ((name, fleet, findings),) = fleets(tree, names)
+    fleet, findings = _resolved(tree, names[0])
     print_findings(findings)
+    return 1 if fleet is None else _answer(arguments, names[0], fleet)
+
+
+def _resolved(tree: Tree, name: str) -> tuple[Fleet | None, list[Finding]]:
+    """A cluster that can be bootstrapped, or the findings that say why it cannot."""
+    from generator.build.bootstrap import problems
+    from generator.compile import Builder
+    from generator.problems import located
+    from generator.provenance import Provenance
+    from generator.render import resolve
+
+    classes = Classes.read(tree)
+    rendered = Builder(tree, classes).render(name)
+    if isinstance(rendered, list):
+        return None, classes.findings + rendered
+    fleet, findings = resolve(tree, rendered)
     if fleet is None:
-        return 1
-    return _answer(arguments, name, fleet)
+        return None, classes.findings + findings
+    wrong = problems(fleet)
+    provenance = Provenance(tree, rendered.files)
+    findings += [located(problem, name, provenance) for problem in wrong]
+    return (None if wrong else fleet), classes.findings + findings
 
 
 def _answer(arguments: argparse.Namespace, name: str, fleet: Fleet) -> int:
     from generator.build.bootstrap import FORMATS as RENDERERS
-    from generator.build.bootstrap import controllers, kcc, plan, problems
+    from generator.build.bootstrap import controllers, kcc, plan
 
-    found = problems(fleet)
-    for problem in found:
-        place = ".".join(str(part) for part in problem.path)
-        print(f"error {problem.rule}: {place}: {problem.message}", file=sys.stderr)
-        print(f"    fix: {problem.fix}", file=sys.stderr)
-    if found:
-        return 1
     whole = plan(fleet)
     files = RENDERERS[arguments.format](whole)
     if arguments.format == "kcc":

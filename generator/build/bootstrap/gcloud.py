@@ -1,6 +1,6 @@
 """The bootstrap as ``gcloud`` commands: in order, each only where it is needed, each checked.
 
-Flags: ``gcloud`` 528.0.0, held by ``generator/data/bootstrap/gcloud.yaml``. Whether something
+Flags: ``gcloud`` 528.0.0, held by ``arguments.yaml`` beside this file. Whether something
 exists is asked with ``list``, which answers with nothing; a ``describe`` that fails could as well
 be a missing permission.
 """

@@ -1,6 +1,6 @@
 """The bootstrap as Terraform, for the provider ``hashicorp/google``.
 
-Every argument stands in ``generator/data/bootstrap/terraform.yaml`` with its source. JobSet and
+Every argument stands in ``arguments.yaml`` beside this file with its source. JobSet and
 Kueue are not Terraform's: a provider for the cluster that the same state creates cannot be planned
 before the cluster exists, so ``controllers.sh`` installs them afterwards.
 """
@@ -89,7 +89,7 @@ def _cluster(plan: Plan) -> list[Block]:
         *_given(
             name=plan.cluster,
             location=plan.location,
-            node_locations=list(plan.node_locations) or None,
+            node_locations=_further_zones(plan) or None,
             min_master_version=plan.gke_version,
             network=plan.network,
             subnetwork=plan.subnetwork,
@@ -119,6 +119,11 @@ def _cluster(plan: Plan) -> list[Block]:
         note="JobSet's and Kueue's controllers, DNS, metrics.",
     )
     return [cluster, system]
+
+
+def _further_zones(plan: Plan) -> list[Value]:
+    """The nodes' zones; of a zonal cluster only those beside its own (provider documentation)."""
+    return [zone for zone in plan.node_locations if zone != plan.location]
 
 
 def _node_identity() -> Body:

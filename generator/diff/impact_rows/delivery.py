@@ -8,6 +8,7 @@ from generator.diff.model import Impact, Verb
 _FACTS = ("stowplan.dev", "Cluster")
 _KCC_ROLE = ("iam.cnrm.cloud.google.com", "IAMPolicyMember")
 _KCC = "docs.cloud.google.com/config-connector/docs/reference/resource-docs/iam/iampolicymember"
+_FLUX = "fluxcd.io/flux/components/source/gitrepositories"
 _ARGO_OPTIONS = "argo-cd.readthedocs.io/en/stable/user-guide/sync-options"
 _ARGO_DELETE = "argo-cd.readthedocs.io/en/stable/user-guide/app_deletion"
 _LOCAL = "stowplan: cluster.yaml and annotations of stowplan.dev are read by people and checks"
@@ -49,6 +50,10 @@ DELIVERY_ROWS = (
         Impact.LIVE,
         "Flux takes it over at the next reconciliation",
         "fluxcd.io/flux/components/kustomize/kustomizations",
+    ),
+    *(
+        Row("source.toolkit.fluxcd.io", ANY, path, Impact.LIVE, "Flux reads another source", _FLUX)
+        for path in ("", "spec **")
     ),
     Row(
         "kustomize.config.k8s.io",
