@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -270,6 +271,32 @@ def test_jax_learns_its_process_id_before_it_starts(fleet: Fleet) -> None:
     (mount,) = ranks["volumeMounts"]
     assert mount == pod["containers"][0]["volumeMounts"][0]
     assert str(parsed.local_dir) == mount["mountPath"]
+
+
+def test_the_page_for_people_says_who_serves_it(fleet: Fleet) -> None:
+    compiled(fleet)
+    page = (fleet.root / "compiled" / TPU / "README.md").read_text()
+    assert "| v6e (self-hosted) | 19.6Gi | 2.2x | 44Gi | 1 |" in page
+
+
+def test_the_sum_of_a_nodes_memory_shows_the_agent(fleet: Fleet) -> None:
+    fleet.edit(POOLS[TPU], GIVEN, AGENT + RETENTION)
+    answer = fleet.run("size", TPU)
+    assert "agent               1Gi (self-hosted replicator)" in answer.out
+    assert "left for pods       653.7Gi" in answer.out
+
+
+def test_a_diff_says_what_another_node_path_would_do(fleet: Fleet) -> None:
+    compiled(fleet)
+    shutil.copytree(fleet.root / "compiled", fleet.root / "before" / "compiled")
+    fleet.edit(POOLS[TPU], "      agent:\n", "      agent:\n        nodePath: /mnt/checkpoints\n")
+    assert fleet.compile("-t", TPU).code == 0
+    fleet.capture.readouterr()
+    command = ["diff", "--base", str(fleet.root / "before"), "--head", str(fleet.root)]
+    assert main([*command, "--fail-on", "blocked"]) == 3
+    said = fleet.capture.readouterr().out
+    assert "the source of a volume is immutable" in said
+    assert "/dev/shm → /mnt/checkpoints" in said
 
 
 def test_torch_has_its_ranks_from_torchrun(fleet: Fleet) -> None:

@@ -15,11 +15,12 @@ import time
 import tomllib
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from replicator.client import Framework, ReplicatorClient, ReplicatorConfig
 from tests.replicator.test_slim_wheel import copy_distribution
 
 ROOT = Path(__file__).parents[2]
@@ -179,36 +180,82 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_the_entry_point_serves_without_root_shell_or_a_writable_root(
-    image: Path, ram_disk: Path
-) -> None:
-    key = image / "key"
-    key.write_text("k" * 40)
-    key.chmod(0o440)
-    (image / "peers.yaml").write_text("agents: ['127.0.0.1:1']\n")
-    entry = json.loads(of("ENTRYPOINT")[0])[1:]
-    http = f"127.0.0.1:{free_port()}"
-    arguments = [
-        *("agent", "--local-dir=/ram-disk", "--platform=static", "--peers=/peers.yaml"),
-        *("--key-file=/key", "--bind=127.0.0.1", f"--port={free_port()}", f"--http={http}"),
-        *("--backup=file:///ram-disk/backups", "--capacity=64Mi"),
-    ]
+@pytest.fixture
+def start(image: Path, ram_disk: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], str]]]:
+    """Starts the recipe's entry point as an agent; gives the process and its address for HTTP."""
+    key, peers = image / "key", image / "peers.yaml"
+    if not key.exists():
+        key.write_text("k" * 40)
+        key.chmod(0o440)
     (ram_disk / "backups").mkdir(mode=0o777)
-    agent = subprocess.Popen(
-        inside(image, ram_disk, *entry, *arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        assert answer(f"http://{http}/healthz", agent) == b"ok\n"
-        assert b"stowplan" in answer(f"http://{http}/metrics", agent)
-        assert (ram_disk / ".stowplan" / "lock").exists()
-    finally:
-        agent.send_signal(signal.SIGTERM)
-        output, _ = agent.communicate(timeout=30)
+    started: list[subprocess.Popen[str]] = []
+    port = free_port()
+    peers.write_text(f"agents: ['127.0.0.1:{port}']\n")
+
+    def run() -> tuple[subprocess.Popen[str], str]:
+        http = f"127.0.0.1:{free_port()}"
+        arguments = [
+            *("agent", "--local-dir=/ram-disk", "--platform=static", "--peers=/peers.yaml"),
+            *("--key-file=/key", "--bind=127.0.0.1", f"--port={port}", f"--http={http}"),
+            *("--backup=file:///ram-disk/backups", "--capacity=64Mi"),
+        ]
+        entry = json.loads(of("ENTRYPOINT")[0])[1:]
+        agent = subprocess.Popen(
+            inside(image, ram_disk, *entry, *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(agent)
+        return agent, f"http://{http}"
+
+    yield run
+    for agent in started:
+        if agent.poll() is None:
+            agent.kill()
+            agent.communicate()
+
+
+Start = Callable[[], tuple[subprocess.Popen[str], str]]
+
+
+def test_the_entry_point_serves_without_root_shell_or_a_writable_root(
+    start: Start, ram_disk: Path
+) -> None:
+    agent, http = start()
+    assert answer(f"{http}/healthz", agent) == b"ok\n"
+    assert b"stowplan" in answer(f"{http}/metrics", agent)
+    assert (ram_disk / ".stowplan" / "lock").exists()
+    agent.send_signal(signal.SIGTERM)
+    output, _ = agent.communicate(timeout=30)
     assert agent.returncode == 0, output
     assert "Traceback" not in output
+
+
+def test_what_was_saved_outlives_the_agent_and_the_job(start: Start, ram_disk: Path) -> None:
+    config = ReplicatorConfig("job", Framework.PYTORCH_DISTRIBUTED, 0, 1, None, 0, 30, None)
+    agent, http = start()
+    answer(f"{http}/healthz", agent)
+    client = ReplicatorClient(ram_disk, config)
+    assert client.start(handshake_timeout=60, restore_timeout=60) is None
+    with client.save(4) as path:
+        (path / "weights").write_bytes(b"4" * 1000)
+    wait_until(lambda: any(ram_disk.glob("*.data")), "the agent to take the step")
+    agent.kill()  # its container is gone, and so is the job's; the node's memory is not
+    agent.communicate()
+    agent, http = start()
+    answer(f"{http}/healthz", agent)
+    restored = ReplicatorClient(ram_disk, config).start(handshake_timeout=60, restore_timeout=60)
+    assert restored is not None
+    assert restored.step == 4
+    assert (restored.path / "weights").read_bytes() == b"4" * 1000
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited for {what}"
+        time.sleep(0.05)
 
 
 def answer(url: str, agent: subprocess.Popen[str], seconds: float = 60) -> bytes:
