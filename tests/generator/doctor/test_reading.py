@@ -246,6 +246,16 @@ def test_of_a_pod_only_what_is_looked_at_is_kept() -> None:
     assert small["spec"] == {"nodeName": "x", "containers": [{"name": "c"}]}
 
 
+def test_arguments_named_like_credentials_become_digests_once() -> None:
+    args = ["train.py", "--api-key=s3cret", "--hf-token", "s3cret", "tokenizer=t5", "steps=10", 7]
+    small = kept("jobsets", {"metadata": {}, "spec": {"args": args}})
+    assert "s3cret" not in json.dumps(small)
+    assert small["spec"]["args"][4:] == ["tokenizer=t5", "steps=10", 7]
+    assert small["spec"]["args"][1].startswith("--api-key=sha256:")
+    assert small["spec"]["args"][2] == "--hf-token"
+    assert kept("jobsets", small) == small
+
+
 def test_kubectls_own_copy_of_an_object_is_left_out() -> None:
     annotations = {"kubectl.kubernetes.io/last-applied-configuration": "s3cret", "a": "b"}
     item = kept("clusterqueues", {"metadata": {"name": "q", "annotations": annotations}})
