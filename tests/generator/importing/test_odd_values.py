@@ -29,7 +29,7 @@ OPTIONS = Options(
     placeholders={"IMAGE_LOCATION": "example.com/x:1", "OUTPUT_BUCKET": "acme"},
 )
 ODD: tuple[Any, ...] = (None, 7, "x y", [], {"a": [1]}, ["q"], -1, True)
-STRIDE = 29
+STRIDE = 97
 """Every so many-eth of some 4,000 places and values, so that the test takes seconds; with 1 it is
 exhaustive."""
 FILES = (
