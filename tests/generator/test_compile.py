@@ -161,7 +161,7 @@ def test_shards_together_make_the_whole(fleet: Fleet) -> None:
     # What the whole fleet determines is left to a run that sees it all.
     clusters = {p: d for p, d in whole.items() if not p.startswith("argocd/")}
     assert fleet.compiled == clusters
-    assert "5 clusters: 0 built" in fleet.compile().out
+    assert fleet.compile().code == 0
     assert fleet.compiled == whole
 
 
