@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile test clients e2e check lint bench codegen lock clean
+.PHONY: help setup compile test simulate clients e2e check lint bench bench-replicator codegen lock clean
 
 help: ## Show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: $(STAMP) ## Run every test that needs no cluster
 	@$(BIN)/python -m tests.policies.conftest_binary
 	@$(BIN)/python -m pytest -n auto -m "not e2e"
 
+simulate: $(STAMP) ## Play 20,000 seeds of faults against the replicator's core (minutes)
+	@$(BIN)/stowplan-replicator simulate --seeds 20000 --processes 2
+
 clients: $(STAMP) ## Save and restore with real Orbax and real torch (installs them once)
 	@$(BIN)/python -m tests.replicator.real_clients
 
@@ -44,9 +47,15 @@ lint: $(STAMP) ## Style, import rules and types
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
-bench: $(STAMP) ## Time compile against kapitan compile, and the diff of a large fleet (minutes)
+bench: $(STAMP) ## Time compile, diff and check against their peers in the same run (minutes)
 	@$(BIN)/python -m benchmarks.compile
 	@$(BIN)/python -m benchmarks.diff.bench
+	@$(BIN)/python -m benchmarks.checks
+
+bench-replicator: $(STAMP) ## Time the replicator against plain copies (minutes)
+	@$(BIN)/python benchmarks/replicator/transfer.py
+	@$(BIN)/python benchmarks/replicator/planning.py
+	@$(BIN)/python benchmarks/replicator/coordinator.py
 
 codegen: $(STAMP) ## Renew everything that is derived: schemas, rule pages, compiled/
 	@$(BIN)/python -m schemas.kinds.codegen

@@ -150,6 +150,17 @@ class RamDisk:
         return parse_quantity(self.size)
 
     @property
+    def self_hosted(self) -> bool:
+        """Whether this project's replicator serves it, not GKE's driver."""
+        return self.spec.agent is not None
+
+    @property
+    def node_bytes(self) -> Decimal:
+        """What it takes of a node's memory: the RAM disk, and the agent where there is one."""
+        agent = self.spec.agent
+        return self.bytes + (parse_quantity(agent.memory) if agent else 0)
+
+    @property
     def required_gib(self) -> int | None:
         """The least size in GiB, None where the checkpoint's size is unknown."""
         if self.checkpoint is None:
@@ -191,7 +202,7 @@ class Fleet:
             return Decimal(nodes * whole(pool.machine.allocatable_cpu))
         if resource == "memory":
             disk = self.ram_disk_of_pool.get(pool.name)
-            free = pool.machine.allocatable_memory - (disk.bytes if disk else 0)
+            free = pool.machine.allocatable_memory - (disk.node_bytes if disk else 0)
             return max(Decimal(0), nodes * whole(free / GIB) * GIB)
         return Decimal(0)
 

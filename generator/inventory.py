@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -342,11 +343,18 @@ class Renderer:
         import reclass_rs
 
         self.tree = tree
-        config = reclass_rs.Config.from_dict(
-            str(tree.folder),
-            {"nodes_uri": "targets", "classes_uri": "classes", "compose_node_name": False},
-        )
-        self._reclass = reclass_rs.Reclass.from_config(config)
+        # reclass-rs lists the classes here and now, and fails where there is no such folder.
+        with tempfile.TemporaryDirectory(prefix="stowplan-") as nothing:
+            classes = tree.folder / "classes"
+            config = reclass_rs.Config.from_dict(
+                str(tree.folder),
+                {
+                    "nodes_uri": "targets",
+                    "classes_uri": "classes" if classes.is_dir() else nothing,
+                    "compose_node_name": False,
+                },
+            )
+            self._reclass = reclass_rs.Reclass.from_config(config)
 
     def render(self, name: str) -> Rendered:
         """Render one target.

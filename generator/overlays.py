@@ -20,6 +20,7 @@ LAYER_ANNOTATION = "stowplan.dev/layer"
 KIND_LAYERS: dict[str, str] = {
     "CheckpointConfiguration": "checkpointing",
     "CronJob": "checkpointing",
+    "DaemonSet": "checkpointing",
     "JobSet": "workloads",
 }
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from generator.build import checkpointing, jobsets, namespaces, priorities, queues, retention
+from generator.build import (
+    checkpointing,
+    jobsets,
+    namespaces,
+    priorities,
+    queues,
+    replicator,
+    retention,
+)
 from generator.fleet import Fleet
 from generator.manifest import Manifest
 
-BUILDERS = (namespaces, priorities, queues, checkpointing, retention, jobsets)
+BUILDERS = (namespaces, priorities, queues, checkpointing, replicator, retention, jobsets)
 
 
 def build(fleet: Fleet) -> list[Manifest]:

@@ -21,20 +21,22 @@ def unhashed_name(config: str) -> str:
 
 
 def build(fleet: Fleet) -> Iterator[Manifest]:
-    """One CheckpointConfiguration for each entry of ``checkpointing``."""
+    """One CheckpointConfiguration for each entry of ``checkpointing`` that GKE's driver serves."""
     for disk in fleet.ram_disks.values():
         spec = disk.spec
+        if disk.self_hosted:
+            continue
         bucket = f"{spec.bucket}/{spec.directory}" if spec.directory else spec.bucket
         body = CheckpointConfiguration(
             metadata=metadata(
                 "CheckpointConfiguration",
                 unhashed_name(disk.name),
-                annotations=_annotations(fleet, disk),
+                annotations=config_annotations(fleet, disk) | _driver_annotations(fleet, disk),
             ),
             spec=CheckpointConfigurationSpec(
                 cloud_storage_bucket_name=bucket,
                 node_selector={MACHINE_LABEL: disk.pool.machine.name},
-                tolerations=_tolerations(fleet, disk),
+                tolerations=pool_tolerations(fleet, disk),
                 in_memory_volume_size=disk.size,
                 csi_ephemeral_limit=spec.csi_ephemeral_limit,
                 enable_external_jax_process_ids=spec.enable_external_jax_process_ids,
@@ -44,8 +46,8 @@ def build(fleet: Fleet) -> Iterator[Manifest]:
         yield Manifest("checkpointing", body.to_dict(), ("checkpointing", disk.name))
 
 
-def _tolerations(fleet: Fleet, disk: RamDisk) -> list[Toleration]:
-    """The driver gets no toleration of its own: every taint of the nodes that it serves is
+def pool_tolerations(fleet: Fleet, disk: RamDisk) -> list[Toleration]:
+    """Driver and agent get no toleration of their own: every taint of the nodes that they serve is
     named."""
     served = [fleet.pools[name] for name, own in fleet.ram_disk_of_pool.items() if own is disk]
     wanted = [tolerating(taint) for pool in served for taint in pool.taints]
@@ -53,9 +55,9 @@ def _tolerations(fleet: Fleet, disk: RamDisk) -> list[Toleration]:
     return list({t.model_dump_json(): t for t in wanted}.values())
 
 
-def _annotations(fleet: Fleet, disk: RamDisk) -> dict[str, str]:
-    """What a policy needs to judge the file alone."""
-    spec, cluster = disk.spec, fleet.spec.cluster
+def config_annotations(fleet: Fleet, disk: RamDisk) -> dict[str, str]:
+    """What a policy needs to judge the file alone, whoever the provider is."""
+    spec = disk.spec
     accelerator = disk.pool.accelerator
     assert accelerator is not None
     notes = {
@@ -63,11 +65,7 @@ def _annotations(fleet: Fleet, disk: RamDisk) -> dict[str, str]:
         "machine-type": disk.pool.machine.name,
         "accelerator": accelerator.type,
         "peers": str(spec.peers),
-        "driver-epoch": str(spec.driver_epoch),
-        "bucket-hierarchical-namespace": str(spec.hierarchical_namespace).lower(),
         "retention": spec.retention.tool,
-        "gke-version": cluster.gke_version,
-        "gke-mode": cluster.mode,
         "node-allocatable-memory": f"{whole(disk.pool.machine.allocatable_memory / GIB)}Gi",
     }
     if disk.checkpoint is not None:
@@ -83,3 +81,14 @@ def _annotations(fleet: Fleet, disk: RamDisk) -> dict[str, str]:
     if memory is not None:
         notes["pod-memory"] = format_quantity(memory, binary=True)
     return {f"stowplan.dev/{key}": value for key, value in notes.items()}
+
+
+def _driver_annotations(fleet: Fleet, disk: RamDisk) -> dict[str, str]:
+    """What matters to GKE's driver alone."""
+    cluster = fleet.spec.cluster
+    return {
+        "stowplan.dev/driver-epoch": str(disk.spec.driver_epoch),
+        "stowplan.dev/bucket-hierarchical-namespace": str(disk.spec.hierarchical_namespace).lower(),
+        "stowplan.dev/gke-version": cluster.gke_version,
+        "stowplan.dev/gke-mode": cluster.mode,
+    }

@@ -12,47 +12,67 @@ from typing import Any
 
 from generator.fleet import Fleet
 from generator.jobs import Job
+from schemas.inventory.checkpointing import Backup
 from schemas.manifests.core import EnvVar
 
 CONTAINER_NAMES = {"jax": "jax-tpu", "pytorch": "pytorch", "custom": "main"}
 MASTER_PORT = 29500
 
-_JOBSET_NAME_LABEL = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
-_COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+JOBSET_NAME_LABEL = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
+COMPLETION_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+JOB_INDEX_LABEL = "metadata.labels['jobset.sigs.k8s.io/job-index']"
 
 
-def _field(name: str, path: str) -> EnvVar:
+def field_variable(name: str, path: str) -> EnvVar:
+    """An environment variable that holds a field of the pod."""
     return EnvVar(name=name, value_from={"fieldRef": {"apiVersion": "v1", "fieldPath": path}})
+
+
+def maxtext_flags(directory: str, period: int, backup: Backup, job_name: str) -> dict[str, str]:
+    """MaxText's flags for multi-tier checkpointing, in the order in which they are written."""
+    flags = {
+        "enable_checkpointing": "True",
+        "enable_multi_tier_checkpointing": "True",
+        "local_checkpoint_directory": directory,
+        "local_checkpoint_period": str(period),
+    }
+    if backup.interval_minutes is not None:
+        flags["multi_tier_checkpointing_backup_interval_minutes"] = str(backup.interval_minutes)
+    else:
+        flags["multi_tier_checkpointing_backup_interval_steps"] = str(backup.interval_steps)
+    return {**flags, "run_name": job_name}
 
 
 def _maxtext(fleet: Fleet, job: Job) -> list[str]:
     checkpoint = job.spec.checkpoint
     assert checkpoint is not None
     backup = fleet.spec.checkpointing[checkpoint.configuration].backup
-    flags = {
-        "enable_checkpointing": "True",
-        "enable_multi_tier_checkpointing": "True",
-        "local_checkpoint_directory": checkpoint.directory,
-        "local_checkpoint_period": str(checkpoint.period_steps),
-    }
-    if backup.interval_minutes is not None:
-        flags["multi_tier_checkpointing_backup_interval_minutes"] = str(backup.interval_minutes)
-    else:
-        flags["multi_tier_checkpointing_backup_interval_steps"] = str(backup.interval_steps)
-    flags["run_name"] = checkpoint.job_name or job.workload
+    flags = maxtext_flags(
+        checkpoint.directory,
+        checkpoint.period_steps,
+        backup,
+        checkpoint.job_name or job.workload,
+    )
     given = _keys([*(job.setting("command") or ()), *job.setting("args")])
     return [f"{key}={value}" for key, value in flags.items() if key not in given]
+
+
+def nemo_flags(directory: str, period: int, job_name: str) -> dict[str, str | None]:
+    """The NeMo recipe's flags, in the order in which they are written; None for one alone."""
+    return {
+        "--local-ckpt-dir": directory,
+        "--local-ckpt-interval": str(period),
+        "--job-name": job_name,
+        "--enable-high-scale-ckpt": None,
+    }
 
 
 def _nemo(fleet: Fleet, job: Job) -> list[str]:
     checkpoint = job.spec.checkpoint
     assert checkpoint is not None
-    flags = {
-        "--local-ckpt-dir": checkpoint.directory,
-        "--local-ckpt-interval": str(checkpoint.period_steps),
-        "--job-name": checkpoint.job_name or job.workload,
-        "--enable-high-scale-ckpt": None,
-    }
+    flags = nemo_flags(
+        checkpoint.directory, checkpoint.period_steps, checkpoint.job_name or job.workload
+    )
     given = _keys([*(job.setting("command") or ()), *job.setting("args")])
     return [
         key if value is None else f"{key}={value}"
@@ -92,13 +112,29 @@ def command(job: Job) -> list[str] | None:
         return list(given)
     if job.spec.framework != "pytorch" or job.pool is None or job.pool.accelerator is None:
         return None
+    return torchrun(job.pool.accelerator.per_node)
+
+
+def torchrun(processes: int) -> list[str]:
+    """torchrun with one process for each accelerator of a node."""
     return [
         "torchrun",
         "--nnodes=$(NNODES)",
-        f"--nproc-per-node={job.pool.accelerator.per_node}",
+        f"--nproc-per-node={processes}",
         "--node-rank=$(NODE_RANK)",
         "--master-addr=$(MASTER_ADDR)",
         "--master-port=$(MASTER_PORT)",
+    ]
+
+
+def rendezvous(job_name: str, nodes: int) -> list[EnvVar]:
+    """The variables that torchrun's command line refers to."""
+    return [
+        field_variable("JOBSET_NAME", JOBSET_NAME_LABEL),
+        field_variable("NODE_RANK", COMPLETION_INDEX),
+        EnvVar(name="NNODES", value=str(nodes)),
+        EnvVar(name="MASTER_ADDR", value=f"$(JOBSET_NAME)-{job_name}-0-0.$(JOBSET_NAME)"),
+        EnvVar(name="MASTER_PORT", value=str(MASTER_PORT)),
     ]
 
 
@@ -107,14 +143,7 @@ def environment(job: Job) -> list[EnvVar]:
     own: dict[str, Any] = job.setting("env")
     derived: list[EnvVar] = []
     if job.spec.framework == "pytorch" and (job.own is None or job.checkpointed):
-        first = f"$(JOBSET_NAME)-{job.name}-0-0.$(JOBSET_NAME)"
-        derived = [
-            _field("JOBSET_NAME", _JOBSET_NAME_LABEL),
-            _field("NODE_RANK", _COMPLETION_INDEX),
-            EnvVar(name="NNODES", value=str(job.parallelism)),
-            EnvVar(name="MASTER_ADDR", value=first),
-            EnvVar(name="MASTER_PORT", value=str(MASTER_PORT)),
-        ]
+        derived = rendezvous(job.name, job.parallelism)
     return [v for v in derived if v.name not in own] + [
         _variable(name, value) for name, value in own.items()
     ]
@@ -124,7 +153,7 @@ def _variable(name: str, value: Any) -> EnvVar:
     if value.value is not None:
         return EnvVar(name=name, value=value.value)
     if value.field is not None:
-        return _field(name, value.field)
+        return field_variable(name, value.field)
     source = "secretKeyRef" if value.secret is not None else "configMapKeyRef"
     reference = value.secret or value.config_map
     return EnvVar(name=name, value_from={source: {"name": reference.name, "key": reference.key}})

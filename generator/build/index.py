@@ -100,9 +100,10 @@ def _ram_disks(fleet: Fleet) -> list[str]:
         )
         place = disk.spec.bucket + (f"/{disk.spec.directory}" if disk.spec.directory else "")
         size = gib(disk.checkpoint) if disk.checkpoint is not None else "not given"
+        served = " (self-hosted)" if disk.self_hosted else ""
         derived = " (derived)" if disk.factor.derived else ""
         lines.append(
-            f"| {disk.name} | {size} | {disk.factor.value}x{derived} | {disk.size} "
+            f"| {disk.name}{served} | {size} | {disk.factor.value}x{derived} | {disk.size} "
             f"| {disk.spec.peers} | {every} to `{place}` |"
         )
     return [*lines, ""]

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from generator.build.checkpoint_volume import (
+    checkpoint_mount,
+    checkpoint_volume,
+    memory_limit,
+    rank_containers,
+    shared_user,
+)
 from generator.build.frameworks import (
     CONTAINER_NAMES,
     checkpoint_arguments,
@@ -20,7 +27,6 @@ from schemas.catalog import NODE_POOL_LABEL
 from schemas.inventory.workloads import Workload
 from schemas.manifests import jobset
 from schemas.manifests.base import TemplateMeta, Toleration
-from schemas.manifests.checkpointing import CSI_DRIVER
 from schemas.manifests.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
 
 GROUP_NAME_SINCE = (0, 9)
@@ -144,10 +150,11 @@ def _pod(fleet: Fleet, job: Job) -> PodSpec:
         dns_policy="ClusterFirstWithHostNet" if job.host_network else None,
         node_selector=_node_selector(job) or None,
         tolerations=_tolerations(job) or None,
-        security_context={"seccompProfile": {"type": "RuntimeDefault"}},
+        security_context=shared_user(fleet, job),
         termination_grace_period_seconds=job.setting("termination_grace_period_seconds"),
+        init_containers=rank_containers(fleet, job) or None,
         containers=[_container(fleet, job)],
-        volumes=_volumes(job) or None,
+        volumes=_volumes(fleet, job) or None,
     )
 
 
@@ -170,13 +177,13 @@ def _container(fleet: Fleet, job: Job) -> Container:
         args=[*job.setting("args"), *checkpoint_arguments(fleet, job)] or None,
         working_dir=job.setting("working_dir"),
         env=environment(job) or None,
-        resources=_resources(job),
-        volume_mounts=_volume_mounts(job) or None,
+        resources=_resources(fleet, job),
+        volume_mounts=_volume_mounts(fleet, job) or None,
         security_context={"allowPrivilegeEscalation": False},
     )
 
 
-def _resources(job: Job) -> ResourceRequirements | None:
+def _resources(fleet: Fleet, job: Job) -> ResourceRequirements | None:
     """Accelerators and memory as request and limit, cpu as a request only."""
     asked = job.setting("resources")
     limits: dict[str, str] = {}
@@ -187,6 +194,7 @@ def _resources(job: Job) -> ResourceRequirements | None:
     if asked is not None and asked.ephemeral_storage is not None:
         limits["ephemeral-storage"] = asked.ephemeral_storage
     requests = dict(limits)
+    limits |= memory_limit(fleet, job)
     if asked is not None and asked.cpu is not None:
         requests = {"cpu": asked.cpu, **requests}
     if not requests:
@@ -194,10 +202,10 @@ def _resources(job: Job) -> ResourceRequirements | None:
     return ResourceRequirements(limits=limits or None, requests=requests)
 
 
-def _volumes(job: Job) -> list[dict[str, Any]]:
+def _volumes(fleet: Fleet, job: Job) -> list[dict[str, Any]]:
     volumes: list[dict[str, Any]] = []
     if job.checkpointed:
-        volumes.append({"name": "checkpoint", "csi": {"driver": CSI_DRIVER}})
+        volumes.append(checkpoint_volume(fleet, job))
     size = job.setting("shared_memory")
     if size is not None:
         volumes.append(
@@ -206,10 +214,10 @@ def _volumes(job: Job) -> list[dict[str, Any]]:
     return [*volumes, *job.setting("volumes")]
 
 
-def _volume_mounts(job: Job) -> list[dict[str, Any]]:
+def _volume_mounts(fleet: Fleet, job: Job) -> list[dict[str, Any]]:
     mounts: list[dict[str, Any]] = []
-    if job.checkpointed and job.spec.checkpoint is not None:
-        mounts.append({"name": "checkpoint", "mountPath": job.spec.checkpoint.directory})
+    if job.checkpointed:
+        mounts.append(checkpoint_mount(fleet, job))
     if job.setting("shared_memory") is not None:
         mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})
     return [*mounts, *job.setting("volume_mounts")]

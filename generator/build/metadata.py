@@ -18,8 +18,15 @@ SYNC_WAVES: dict[str, int] = {
     "Cohort": -15,
     "ClusterQueue": -10,
     "LocalQueue": -5,
+    "PersistentVolume": -3,
+    "PersistentVolumeClaim": -2,
+    "Role": -2,
+    "RoleBinding": -1,
+    "NetworkPolicy": -1,
+    "Service": -1,
     "CheckpointConfiguration": 0,
     "ServiceAccount": 0,
+    "DaemonSet": 1,
     "CronJob": 5,
     "JobSet": 10,
 }
@@ -31,6 +38,9 @@ SYNC_OPTIONS: dict[str, str] = {
     "ResourceFlavor": "Prune=confirm,Delete=confirm",
     "ClusterQueue": "Prune=confirm,Delete=confirm",
     "CheckpointConfiguration": "Prune=confirm",
+    "DaemonSet": "Prune=confirm",
+    "PersistentVolume": "Prune=confirm",
+    "PersistentVolumeClaim": "Prune=confirm",
     "JobSet": "Prune=confirm",
 }
 

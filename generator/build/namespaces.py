@@ -22,6 +22,8 @@ def used(fleet: Fleet) -> list[str]:
     for disk in fleet.ram_disks.values():
         if disk.spec.retention.tool != "none":
             names.add(disk.spec.retention.namespace)
+        if disk.spec.agent is not None:
+            names.add(disk.spec.agent.namespace)
     return sorted(names)
 
 

@@ -7,7 +7,9 @@ Backups are only ever written by the replicator; deleting them is the user's job
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from generator.build.agent_pod import CREDENTIALS_FOLDER, backup_credentials, secret_volume
 from generator.build.metadata import metadata
 from generator.fleet import Fleet, RamDisk
 from generator.manifest import Manifest
@@ -53,7 +55,8 @@ def build(fleet: Fleet) -> Iterator[Manifest]:
 
 
 def _cron_job(disk: RamDisk, retention: Retention, jobs: list[str]) -> CronJob:
-    mounts = retention.tool == "backup-warden"
+    volume = _volume(disk, retention)
+    gcsfuse = retention.tool == "backup-warden"
     pod = PodSpec(
         restart_policy="Never",
         service_account_name=SERVICE_ACCOUNT,
@@ -64,11 +67,12 @@ def _cron_job(disk: RamDisk, retention: Retention, jobs: list[str]) -> CronJob:
             "runAsNonRoot": True,
             "runAsUser": USER,
             "runAsGroup": USER,
+            **({"fsGroup": USER} if volume is not None and not gcsfuse else {}),
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         termination_grace_period_seconds=30,
-        containers=[_container(disk, retention, job, mounts) for job in jobs],
-        volumes=[_backup_volume(disk)] if mounts else None,
+        containers=[_container(disk, retention, job, volume) for job in jobs],
+        volumes=[volume] if volume is not None else None,
     )
     return CronJob(
         metadata=metadata("CronJob", cron_job_name(disk.name), retention.namespace),
@@ -86,7 +90,7 @@ def _cron_job(disk: RamDisk, retention: Retention, jobs: list[str]) -> CronJob:
                     ttl_seconds_after_finished=86400,
                     template=PodTemplateSpec(
                         metadata=TemplateMeta(annotations={"gke-gcsfuse/volumes": "true"})
-                        if mounts
+                        if gcsfuse
                         else None,
                         spec=pod,
                     ),
@@ -96,7 +100,17 @@ def _cron_job(disk: RamDisk, retention: Retention, jobs: list[str]) -> CronJob:
     )
 
 
-def _backup_volume(disk: RamDisk) -> dict[str, object]:
+def _volume(disk: RamDisk, retention: Retention) -> dict[str, Any] | None:
+    """What the tool reads: the mounted bucket, or the bucket's credentials."""
+    agent = disk.spec.agent
+    if retention.tool == "backup-warden":
+        return _backup_volume(disk)
+    if agent is not None and agent.credentials_secret is not None:
+        return secret_volume("credentials", agent.credentials_secret)
+    return None
+
+
+def _backup_volume(disk: RamDisk) -> dict[str, Any]:
     # Cloud Storage FUSE shows files as root's unless told whose they are.
     options = ["implicit-dirs", f"uid={USER}", f"gid={USER}"]
     if disk.spec.directory:
@@ -113,8 +127,12 @@ def _backup_volume(disk: RamDisk) -> dict[str, object]:
     }
 
 
-def _container(disk: RamDisk, retention: Retention, job: str, mounts: bool) -> Container:
+def _container(
+    disk: RamDisk, retention: Retention, job: str, volume: dict[str, Any] | None
+) -> Container:
     assert retention.image is not None
+    place = BACKUPS if retention.tool == "backup-warden" else CREDENTIALS_FOLDER
+    mount = {"mountPath": place} | ({} if place == BACKUPS else {"readOnly": True})
     return Container(
         name=job,
         image=retention.image,
@@ -123,7 +141,7 @@ def _container(disk: RamDisk, retention: Retention, job: str, mounts: bool) -> C
         resources=ResourceRequirements(
             limits={"memory": "512Mi"}, requests={"cpu": "100m", "memory": "512Mi"}
         ),
-        volume_mounts=[{"name": "backups", "mountPath": BACKUPS}] if mounts else None,
+        volume_mounts=[{"name": volume["name"], **mount}] if volume is not None else None,
         security_context={
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -148,6 +166,5 @@ def _arguments(disk: RamDisk, retention: Retention, job: str) -> list[str]:
     if retention.tool == "backup-warden":
         return ["-p", f"{BACKUPS}/{job}", *keep]
     place = f"gs://{disk.spec.bucket}" + (f"/{disk.spec.directory}" if disk.spec.directory else "")
-    # "platform": the pod's own identity, by workload identity.
-    identity = ["--backup-credentials", "platform"]
-    return ["prune", "--backup", place, *identity, "--job", job, *keep]
+    identity = backup_credentials(disk.spec.agent)
+    return ["prune", "--backup", place, "--backup-credentials", identity, "--job", job, *keep]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 
+from generator.checks.providers import provider_problems
 from generator.fleet import (
     Fleet,
     Pool,
@@ -19,6 +20,7 @@ from generator.fleet import (
 )
 from generator.problems import Problem
 from generator.retention import cron_job_name
+from generator.self_hosted import SHARED_MEMORY, SHARED_MEMORY_SHARE
 from generator.spelling import nearest
 from schemas.catalog import machines, mistaken_names, topology_problem
 from schemas.inventory import Parameters
@@ -48,7 +50,7 @@ def resolve_fleet(spec: Parameters, target: str) -> tuple[Fleet | None, list[Pro
         for name, config in spec.checkpointing.items()
         if (disk := resolve_ram_disk(name, config, pools)) is not None
     }
-    problems += _checkpointing(spec, pools)
+    problems += [*provider_problems(spec), *_checkpointing(spec, pools)]
     versions = spec.cluster.versions
     try:
         api = f"kueue.x-k8s.io/{versions.kueue_api}" if versions.kueue_api else ""
@@ -106,9 +108,8 @@ def _versions(spec: Parameters) -> Iterator[Problem]:
                 f"Kueue {version} does not serve {api}",
                 f"it serves {', '.join(release.served)}",
             )
-    if spec.checkpointing and gke_version_key(spec.cluster.gke_version) < gke_version_key(
-        MTC_MINIMUM_GKE
-    ):
+    managed = any(config.provider == "gke" for config in spec.checkpointing.values())
+    if managed and gke_version_key(spec.cluster.gke_version) < gke_version_key(MTC_MINIMUM_GKE):
         yield Problem(
             "INV023",
             ("cluster", "gkeVersion"),
@@ -191,7 +192,7 @@ def _checkpointing(spec: Parameters, pools: dict[str, Pool]) -> Iterator[Problem
     machines_served: dict[str, str] = {}
     for name, config in spec.checkpointing.items():
         path = ("checkpointing", name)
-        if not config.hierarchical_namespace:
+        if config.provider == "gke" and config.hierarchical_namespace is False:
             yield Problem(
                 "INV030",
                 (*path, "hierarchicalNamespace"),
@@ -256,7 +257,7 @@ def _memory_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
     size_key = "inMemoryVolumeSize" if disk.spec.in_memory_volume_size else "localCheckpointSize"
     if disk.spec.model is not None and disk.spec.in_memory_volume_size is None:
         size_key = "model"
-    if disk.bytes >= room:
+    if disk.node_bytes >= room:
         yield Problem(
             "INV034",
             ("checkpointing", disk.name, size_key),
@@ -265,20 +266,41 @@ def _memory_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
             "spread the model over more nodes, use fewer peers, or a larger machine",
         )
         return
+    yield from _shared_memory(disk, size_key)
     for pool_name, served in fleet.ram_disk_of_pool.items():
         if served is not disk:
             continue
         for job in pods_on(fleet, pool_name):
             memory = job.memory
-            if memory is None or memory + disk.bytes <= room:
+            if memory is None or memory + disk.node_bytes <= room:
                 continue
+            agent = disk.spec.agent
+            beside = f" + agent {agent.memory}" if agent else ""
             yield Problem(
                 "INV035",
                 (*job.settings_path("resources"), "memory"),
-                f"RAM disk {disk.size} + pod {gib(memory)} = {gib(memory + disk.bytes)}, "
+                f"RAM disk {disk.size}{beside} + pod {gib(memory)} = "
+                f"{gib(memory + disk.node_bytes)}, "
                 f"but a node of {disk.pool.machine.name} has {gib(room)} allocatable",
-                f"ask for at most {int((room - disk.bytes) // GIB)}Gi, or shrink the RAM disk",
+                f"ask for at most {int((room - disk.node_bytes) // GIB)}Gi, or shrink the RAM disk",
             )
+
+
+def _shared_memory(disk: RamDisk, size_key: str) -> Iterator[Problem]:
+    """A node's /dev/shm holds half of its memory; a RAM disk above that fills before its time."""
+    agent = disk.spec.agent
+    if agent is None or agent.node_path != SHARED_MEMORY:
+        return
+    room = disk.pool.machine.memory * SHARED_MEMORY_SHARE
+    if disk.bytes > room:
+        yield Problem(
+            "INV038",
+            ("checkpointing", disk.name, size_key),
+            f"a RAM disk of {disk.size} does not fit {SHARED_MEMORY} of a {disk.pool.machine.name},"
+            f" which Linux makes half of the machine's {gib(disk.pool.machine.memory)}",
+            "mount a larger tmpfs on the nodes and name it in agent.nodePath, or spread the model "
+            "over more nodes",
+        )
 
 
 def gib(value: Decimal) -> str:

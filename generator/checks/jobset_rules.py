@@ -146,7 +146,8 @@ def depends_on(document: Object, _: str) -> Iterator[Fault]:
     """A replicated job depends only on earlier ones."""
     earlier: set[str] = set()
     for position, job in enumerate(_jobs(document)):
-        if position == 0 and job.get("dependsOn"):
+        # An empty list is refused as well: the webhook asks whether the field is there.
+        if position == 0 and job.get("dependsOn") is not None:
             yield (
                 "dependsOn cannot be set for the first replicated job",
                 "depend the later job on the earlier one",
@@ -164,6 +165,24 @@ def depends_on(document: Object, _: str) -> Iterator[Fault]:
                     "depend on an earlier replicated job",
                     ("spec", "replicatedJobs", position, "dependsOn", index, "name"),
                 )
+
+
+def pod_templates(document: Object, _: str) -> Iterator[Fault]:
+    """Every replicated job has a pod spec.
+
+    The CRD requires none, but the mutating webhook decodes and encodes the object, which writes
+    ``containers: null`` where there is no pod spec, and that the CRD refuses.
+    """
+    for position, job in enumerate(_jobs(document)):
+        value: Any = job
+        for key in ("template", "spec", "template", "spec"):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is None:
+            yield (
+                "the job has no pod: template.spec.template.spec is missing",
+                "add template.spec.template.spec with its containers",
+                ("spec", "replicatedJobs", position, "template"),
+            )
 
 
 def targets(document: Object, _: str) -> Iterator[Fault]:

@@ -179,6 +179,13 @@ def selector(document: Object, _: str) -> Iterator[Fault]:
             yield f"the label {key}: {text!r} {problem}", "respell it", (*path, "matchLabels", key)
     for position, term in enumerate(value.get("matchExpressions") or []):
         here: Path = (*path, "matchExpressions", position)
+        problem = label_key_problem(str(term.get("key", "")))
+        if problem:
+            yield f"the label key {term.get('key')!r} {problem}", "respell it", (*here, "key")
+        for index, text in enumerate(term.get("values") or []):
+            problem = label_value_problem(str(text))
+            if problem:
+                yield f"the label value {text!r} {problem}", "respell it", (*here, "values", index)
         operator = term.get("operator")
         if operator not in _NEEDS_VALUES:
             yield (
@@ -248,6 +255,19 @@ def node_taints(document: Object, _: str) -> Iterator[Fault]:
                 path,
             )
         seen.add(identity)
+
+
+def flavor_tolerations(document: Object, _: str) -> Iterator[Fault]:
+    """The keys of the flavor's tolerations are label keys; an empty key tolerates all taints."""
+    for position, toleration in enumerate(_spec(document).get("tolerations") or []):
+        key = str(toleration.get("key") or "")
+        problem = label_key_problem(key) if key else ""
+        if problem:
+            yield (
+                f"the toleration key {key!r} {problem}",
+                "respell it as the taint's key",
+                ("spec", "tolerations", position, "key"),
+            )
 
 
 _QUEUE = "kueue.x-k8s.io/queue-name"

@@ -22,6 +22,7 @@ from generator.checks.reading import Group, group_files, read_file, subjects_of
 from generator.checks.report import Locator, locate_finding
 from generator.checks.run import Judged, judge, versions_of
 from generator.checks.schema import is_local
+from generator.checks.structure import as_json
 from generator.checks.subject import Subject
 from generator.findings import Finding
 from generator.yaml_load import Document
@@ -90,7 +91,11 @@ def _judge_file(
     engine = None if engine_name == "none" else engine_for(engine_name, data=data)
     locator = Locator()
     # Plain values: marshal is several times as quick as pickle, and both ends run one Python.
-    values = marshal.dumps([document.value for document in documents])
+    plain = [document.value for document in documents]
+    try:
+        values = marshal.dumps(plain)
+    except ValueError:  # a date, which marshal does not know
+        values = marshal.dumps(as_json(plain))
     out = []
     for number, document in enumerate(documents):
         for item in judge(list(subjects_of(document)), versions, engine):

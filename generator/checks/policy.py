@@ -168,8 +168,8 @@ class RegorusEngine:
         return [self._judge_one(body) for body in bodies]
 
     def _judge_one(self, body: Mapping[str, Any]) -> list[PolicyResult]:
-        self._engine.set_input_json(json.dumps(body, default=str))
         try:
+            self._engine.set_input_json(json.dumps(body, default=str))
             answer = self._engine.eval_rule_as_json(f"data.{ENTRY}.{entry_of(body)}")
         except RuntimeError as error:
             raise PolicyError(_first_lines(error)) from None

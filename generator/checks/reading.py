@@ -82,8 +82,8 @@ def _walk(folder: Path) -> Iterator[Path]:
         if entry.name in KUSTOMIZATIONS:
             patches |= _patches(entry)
     for entry in entries:
-        if entry.is_symlink() and not entry.exists():
-            continue
+        if entry.is_symlink() and (entry.is_dir() or not entry.exists()):
+            continue  # a link to a folder may lead back up; what it leads to is read where it is
         if entry.is_dir():
             if entry.name not in SKIPPED_FOLDERS:
                 yield from _walk(entry)

@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from generator.checks.inventory_rules import INVENTORY
 from generator.checks.live_rules import LIVE
 from generator.checks.policy_metadata import policy_rules
 from generator.checks.rule_table import BUILT_IN
 from generator.findings import Severity
 
 FAMILIES = {
+    "INV": "The inventory (stowplan compile)",
     "YML": "YAML",
     "SCH": "Schemas and webhooks",
     "REF": "References between objects",
@@ -62,7 +64,7 @@ class Rule:
 @lru_cache(maxsize=1)
 def all_rules() -> dict[str, Rule]:
     """Every rule, in the order of the families and ids."""
-    rules = [Rule(*row) for row in (*BUILT_IN, *LIVE)]
+    rules = [Rule(*row) for row in (*INVENTORY, *BUILT_IN, *LIVE)]
     rules += [
         Rule(r.id, r.title, r.severity, r.why, r.fix, r.reference, f"policies/{r.file}")
         for r in policy_rules().values()

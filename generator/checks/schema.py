@@ -17,7 +17,13 @@ from typing import Any
 from generator.checks import cel, pod_spec, webhooks
 from generator.checks.metadata import metadata_findings
 from generator.checks.schema_errors import schema_findings
-from generator.checks.structure import Tree, duplicates, prune_nulls, with_defaults
+from generator.checks.structure import (
+    Tree,
+    as_json,
+    duplicates,
+    prune_nulls,
+    with_defaults,
+)
 from generator.findings import Finding, Severity, path_text
 from schemas.kinds.store import KindRef, kinds_of, read_kind
 from schemas.versions import Versions
@@ -27,6 +33,16 @@ LOCAL_GROUPS = ("kustomize.config.k8s.io/", "stowplan.dev/")
 
 SHARED_GROUPS = frozenset({"argoproj.io"})
 """Groups in which other projects (Argo Workflows, Rollouts) keep kinds that are not vendored."""
+
+OTHER_PLANES = (
+    "iam.cnrm.cloud.google.com/",
+    "kustomize.toolkit.fluxcd.io/",
+    "source.toolkit.fluxcd.io/",
+)
+"""API groups of Config Connector and Flux. Their schemas are not vendored; what stowplan itself
+writes of them is held by the builders' tests, and anybody else's gets a note that says so."""
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
 
 LOCAL_CONFIG = "config.kubernetes.io/local-config"
 """Annotation by which kustomize and kpt mark an object that is not for a cluster."""
@@ -68,9 +84,13 @@ def compiled_kind(ref: KindRef) -> CompiledKind:
 
 def is_local(document: Mapping[str, Any]) -> bool:
     """Whether a document is configuration for a tool, not an object for a cluster."""
-    if str(document.get("apiVersion", "")).startswith(LOCAL_GROUPS):
+    api_version = str(document.get("apiVersion", ""))
+    if api_version.startswith(LOCAL_GROUPS):
         return True
     metadata = document.get("metadata")
+    if api_version.startswith(OTHER_PLANES):
+        labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+        return isinstance(labels, Mapping) and labels.get(MANAGED_BY) == "stowplan"
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     return isinstance(annotations, Mapping) and annotations.get(LOCAL_CONFIG) == "true"
 
@@ -88,6 +108,30 @@ def check_object(
     document: Mapping[str, Any], versions: Versions
 ) -> tuple[list[Finding], Mapping[str, Any]]:
     """Judge one object, and return it as the API server reads it: without the nulls it drops."""
+    try:
+        try:
+            return _check(document, versions)
+        except ValueError as error:
+            if "Recursion limit" in str(error):
+                raise RecursionError from None
+            # YAML can say more than JSON; Go's reader turns the rest into JSON first.
+            return _check(as_json(document), versions)
+    except RecursionError:
+        pass
+    kept = {key: document.get(key) for key in ("apiVersion", "kind") if key in document}
+    return [
+        Finding(
+            "SCH003",
+            Severity.ERROR,
+            "the object is nested too deeply to be judged (about 250 levels)",
+            "flatten it: no kind of Kubernetes nests like that",
+        )
+    ], kept
+
+
+def _check(
+    document: Mapping[str, Any], versions: Versions
+) -> tuple[list[Finding], Mapping[str, Any]]:
     ref = kinds_of(versions).get((str(document.get("apiVersion")), str(document.get("kind"))))
     if ref is None:
         return [_unknown_kind(document, versions)], prune_nulls(document, {})

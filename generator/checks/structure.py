@@ -16,6 +16,31 @@ Path = tuple[str | int, ...]
 Tree = dict[str, Any]
 
 
+def as_json(value: Any) -> Any:
+    """Turn what only YAML can say into JSON, as ``sigs.k8s.io/yaml`` does before the API server.
+
+    Keys become strings (``1``, ``true``), binary becomes its text, a set the mapping that it is
+    written as, a date its text.
+    """
+    if isinstance(value, dict):
+        return {_key(key): as_json(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [as_json(child) for child in value]
+    if isinstance(value, set):
+        return {_key(key): None for key in sorted(value, key=str)}
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    return str(value)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return str(key).lower()
+    return "null" if key is None else str(key)
+
+
 def prune_nulls(value: Any, nullable: Tree) -> Any:
     """Drop mapping entries whose value is null, except where the schema allows a null.
 

@@ -9,7 +9,7 @@ cost nothing more than loading.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from generator.findings import Finding, Location, Severity
@@ -76,13 +76,17 @@ def _odd_separators(text: str, file: str) -> list[Finding]:
     for number, line in enumerate(text.splitlines(), 1):
         match = _SEPARATOR_LIKE.match(line)
         if match and match["tail"] and not match["indent"]:
+            # kubectl splits here all the same; conftest reads only the first document.
             found.append(
-                _fault(
-                    "YML003",
-                    "text or spaces behind --- hide this separator from tools that split on it",
-                    "write --- alone on the line",
-                    file,
-                    number,
+                replace(
+                    _fault(
+                        "YML003",
+                        "text or spaces behind --- hide this separator from tools that split on it",
+                        "write --- alone on the line",
+                        file,
+                        number,
+                    ),
+                    severity=Severity.WARNING,
                 )
             )
     return found

@@ -18,7 +18,7 @@ from typing import Any
 from generator.findings import Finding, Location, Severity
 
 FIELDS = ("rule", "resource", "reason", "owner", "expires")
-NOT_WAIVABLE = ("SCH", "YML", "WVR")
+NOT_WAIVABLE = ("INV", "SCH", "YML", "WVR")
 """Families that no waiver hides: the API server would refuse the object all the same."""
 
 

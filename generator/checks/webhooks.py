@@ -1,4 +1,4 @@
-"""Rules that live in the admission webhooks of Kueue and JobSet, not in their schemas.
+"""Rules that live in admission webhooks or in the API server's code, not in the schemas.
 
 Each rule is a row of :data:`RULES` with its upstream source; ``kueue_rules`` and ``jobset_rules``
 hold the code. Rules that need the rest of the cluster are in :mod:`generator.checks.references`.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from generator.checks import jobset_rules, kueue_rules
+from generator.checks import core_rules, jobset_rules, kueue_rules
 from generator.checks.structure import Path
 from generator.findings import Finding, Severity
 from schemas.kinds.store import KindRef
@@ -37,6 +37,7 @@ class WebhookRule:
 _CQ = "kueue:pkg/webhooks/clusterqueue_webhook.go"
 _RF = "kueue:pkg/webhooks/resourceflavor_webhook.go"
 _JS = "jobset:pkg/webhooks/jobset_webhook.go"
+_K8S = "kubernetes:pkg/apis"
 _KJ = "kueue:pkg/controller/jobframework/validation.go"
 
 RULES: tuple[WebhookRule, ...] = (
@@ -51,17 +52,23 @@ RULES: tuple[WebhookRule, ...] = (
     WebhookRule("Cohort", kueue_rules.fair_sharing, "kueue:pkg/webhooks/cohort_webhook.go"),
     WebhookRule("ResourceFlavor", kueue_rules.node_labels, f"{_RF}#ValidateResourceFlavor"),
     WebhookRule("ResourceFlavor", kueue_rules.node_taints, f"{_RF}#validateNodeTaints"),
+    WebhookRule("ResourceFlavor", kueue_rules.flavor_tolerations, f"{_RF}#validateTolerations"),
     WebhookRule("JobSet", kueue_rules.job_labels, f"{_KJ}#ValidateJobOnCreate"),
     WebhookRule("Job", kueue_rules.job_labels, f"{_KJ}#ValidateJobOnCreate"),
     WebhookRule("JobSet", jobset_rules.gates, f"{_JS}#ValidateCreate"),
     WebhookRule("JobSet", jobset_rules.network, f"{_JS}#ValidateCreate"),
     WebhookRule("JobSet", jobset_rules.managed_by, f"{_JS}#ValidateCreate"),
     WebhookRule("JobSet", jobset_rules.names, f"{_JS}#ValidateCreate"),
+    WebhookRule("JobSet", jobset_rules.pod_templates, f"{_JS}#Default"),
     WebhookRule("JobSet", jobset_rules.depends_on, f"{_JS}#ValidateCreate"),
     WebhookRule("JobSet", jobset_rules.targets, f"{_JS}#ValidateCreate"),
     WebhookRule("JobSet", jobset_rules.failure_rules, f"{_JS}#validateFailurePolicy"),
     WebhookRule("JobSet", jobset_rules.coordinator, f"{_JS}#validateCoordinator"),
     WebhookRule("JobSet", jobset_rules.volume_claims, f"{_JS}#validateVolumeClaimPolicies"),
+    WebhookRule("PriorityClass", core_rules.preemption_policy, f"{_K8S}/scheduling/validation"),
+    WebhookRule("PriorityClass", core_rules.whole_numbers, f"{_K8S}/scheduling/types.go"),
+    WebhookRule("CronJob", core_rules.whole_numbers, f"{_K8S}/batch/types.go"),
+    WebhookRule("CronJob", core_rules.cron_job, f"{_K8S}/batch/validation"),
 )
 
 _BY_KIND: dict[str, tuple[WebhookRule, ...]] = {

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="the cluster's folder, such as compiled/NAME, to compare with and for its facts",
     )
-    parser.add_argument("--context", default="", help="context of the kubeconfig (see below)")
+    parser.add_argument("--context", default="", help="default: the kubeconfig's current one")
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: kubectl's own")
     parser.add_argument("--kubectl", default="kubectl", metavar="PROGRAM", help="the binary to use")
     parser.add_argument(
@@ -111,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _doctor(args: argparse.Namespace) -> int:
     from generator.doctor.diagnose import diagnose
+    from generator.doctor.snapshot import SnapshotError
     from generator.doctor.wanted import read_wanted
 
     wanted = read_wanted(args.folder) if args.folder else None
@@ -126,7 +127,12 @@ def _doctor(args: argparse.Namespace) -> int:
         snapshot = load(args.replay)
     else:
         snapshot = _look(args, wanted)
-    report = diagnose(snapshot, wanted)
+    try:
+        report = diagnose(snapshot, wanted)
+    except (AttributeError, KeyError, TypeError) as error:
+        if not args.replay:
+            raise
+        raise SnapshotError(f"{args.replay}: a damaged snapshot ({error!r})") from None
     _write(report, args)
     return EXIT_FINDINGS if report.fails(Severity(args.fail_on)) else EXIT_FINE
 
@@ -140,13 +146,15 @@ def _look(args: argparse.Namespace, wanted: Wanted | None) -> Snapshot:
     client = Kubectl(args.context, args.kubeconfig, args.kubectl, args.timeout).bound()
     _announce(client, chosen=bool(args.context))
     progress = ProgressLine("reading")
-    snapshot = collect(
-        client,
-        wanted.singles() if wanted else (),
-        wanted.api_versions if wanted else None,
-        progress,
-    )
-    progress.clear()
+    try:
+        snapshot = collect(
+            client,
+            wanted.singles() if wanted else (),
+            wanted.api_versions if wanted else None,
+            progress,
+        )
+    finally:
+        progress.clear()
     if args.save:
         # Names of jobs, nodes and projects are nobody else's business.
         args.save.touch(mode=0o600)

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "doctor": ("generator.cli.doctor", "say what is wrong in a live cluster; reads only"),
     "explain": ("generator.cli.explain", "explain a rule, or list all of them"),
+    "import": ("generator.cli.import_manifests", "bring existing YAML into the inventory"),
     "init": ("generator.cli.init", "write a small working tree of your own"),
     "size": ("generator.cli.size", "explain RAM disk sizes, or try out others"),
     "schema": ("generator.cli.schema", "print the JSON Schema of inventory files, for editors"),

@@ -116,6 +116,7 @@ def _explanation(
     peers: int,
     disk: Decimal,
     pod: Decimal | None,
+    agent: Decimal = Decimal(0),
 ) -> Iterator[str]:
     """The sum, a line each."""
     assert machine.accelerator is not None
@@ -134,6 +135,9 @@ def _explanation(
         yield f"  RAM disk, given     {gib(disk)}; the checkpoint's size is not said"
     room = machine.allocatable_memory
     yield f"  node                {gib(room)} allocatable of {gib(machine.memory)} ({machine.name})"
+    if agent:
+        yield f"  agent               {gib(agent)} (self-hosted replicator)"
+    room -= agent
     yield f"  left for pods       {gib(room - disk)}"
     if pod is not None:
         rest = room - disk - pod
@@ -181,6 +185,7 @@ def _lines(fleet: Fleet, disk: RamDisk) -> Iterator[str]:
         disk.spec.peers,
         disk.bytes,
         largest_pod_memory(fleet, disk),
+        disk.node_bytes - disk.bytes,
     )
 
 

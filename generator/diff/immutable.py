@@ -222,6 +222,9 @@ ROWS: tuple[Row, ...] = (
             "k8s.io/kubernetes pkg/apis/core/validation/validation.go")
         for name in ("accessModes", "storageClassName", "volumeName", "selector", "dataSource")
     ),
+    Row("", "PersistentVolume", "spec hostPath **",
+        "Kubernetes: the source of a volume is immutable", _RECREATE,
+        "k8s.io/kubernetes pkg/apis/core/validation/validation.go"),
 )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ half a picture would show faults that are none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
 
 from generator.doctor.kubectl import NoClusterError, RefusedError
 from generator.doctor.reads import CHECKPOINTING, JOBSET, KUEUE, READS, Read
@@ -18,7 +19,8 @@ GROUPS_WITH_KINDS = (KUEUE, JOBSET, CHECKPOINTING)
 """Groups whose kinds are looked up one by one: a CRD may be missing."""
 
 _UNREACHABLE = frozenset({"ServiceUnavailable", "Timeout", "ServerTimeout", "TooManyRequests"})
-_UNAUTHENTICATED = "Unauthorized"
+PARALLEL = 6
+"""Requests at once: each starts a kubectl, and most of it is waiting for the network."""
 
 
 class Client(Protocol):
@@ -28,10 +30,10 @@ class Client(Protocol):
     def context(self) -> str:
         """Name of the context."""
 
-    def get(self, path: str) -> dict[str, object]:
+    def get(self, path: str) -> dict[str, Any]:
         """One GET request."""
 
-    def items(self, path: str, query: dict[str, str]) -> list[dict[str, object]]:
+    def items(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
         """All objects of a list."""
 
 
@@ -59,15 +61,28 @@ def collect(
         for version in snapshot.served.get(group, []):
             snapshot.kinds[f"{group}/{version}"] = _kinds(client, group, version)
     reads = [*READS, *singles]
-    for number, read in enumerate(reads):
-        progress(number, len(reads))
-        try:
-            _read(client, read, snapshot, (api_versions or {}).get(read.group, ""))
-        except NoClusterError as error:
-            raise NoClusterError(
-                f"the API server stopped answering while {read.title} was read (the "
-                f"{number + 1}th of {len(reads)} reads): {error}"
-            ) from None
+    preferred = api_versions or {}
+    pool = ThreadPoolExecutor(PARALLEL)
+    try:
+        answers = [
+            pool.submit(_read, client, read, snapshot, preferred.get(read.group, ""))
+            for read in reads
+        ]
+        for number, (read, answer) in enumerate(zip(reads, answers, strict=True)):
+            progress(number, len(reads))
+            try:
+                found = answer.result()
+            except NoClusterError as error:
+                raise NoClusterError(
+                    f"the API server stopped answering on the read of {read.title} "
+                    f"({number} of {len(reads)} reads were done): {error}"
+                ) from None
+            if isinstance(found, Unread):
+                snapshot.unread.append(found)
+            elif found is not None:
+                snapshot.objects[read.key] = found
+    finally:  # on Ctrl-C too: what has not begun never will
+        pool.shutdown(wait=False, cancel_futures=True)
     return snapshot
 
 
@@ -93,28 +108,24 @@ def _kinds(client: Client, group: str, version: str) -> list[str]:
     return sorted({str(r["kind"]) for r in (resources if isinstance(resources, list) else [])})
 
 
-def _read(client: Client, read: Read, snapshot: Snapshot, preferred: str) -> None:
+def _read(
+    client: Client, read: Read, snapshot: Snapshot, preferred: str
+) -> list[dict[str, Any]] | Unread | None:
+    """The objects of one read, or why there are none; None where it does not matter."""
     version = _version(read, snapshot, preferred)
     if version is None:
-        if not read.optional:
-            note = Unread(read.key, read.title, NOT_SERVED, f'no matches for kind "{read.kind}"')
-            snapshot.unread.append(note)
-        return
+        missing = Unread(read.key, read.title, NOT_SERVED, f'no matches for kind "{read.kind}"')
+        return None if read.optional else missing
+    path = read.path(version)
     try:
-        path = read.path(version)
         found = [client.get(path)] if read.name else client.items(path, dict(read.query))
     except RefusedError as error:
         if error.reason in _UNREACHABLE:
             raise NoClusterError(str(error)) from None
-        if error.reason == _UNAUTHENTICATED:
-            raise NoClusterError(f"the server does not accept the credentials ({error})") from None
         if read.optional and error.reason == NOT_FOUND:
-            snapshot.objects[read.key] = []
-        else:
-            note = Unread(read.key, read.title, error.reason, error.message)
-            snapshot.unread.append(note)
-        return
-    snapshot.objects[read.key] = [kept(read.key, dict(item)) for item in found]
+            return []
+        return Unread(read.key, read.title, error.reason, error.message)
+    return [kept(read.key, item) for item in found]
 
 
 def _version(read: Read, snapshot: Snapshot, preferred: str) -> str | None:

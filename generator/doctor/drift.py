@@ -16,7 +16,7 @@ from generator.diff.conditions import dig
 from generator.diff.model import MISSING, FieldChange, Path, plain_path, show_path
 from generator.diff.resources import group_of
 from generator.doctor.look import Look
-from generator.doctor.objects import is_going, labels_of, name_of, namespace_of, some
+from generator.doctor.objects import count, is_going, labels_of, name_of, namespace_of, some
 from generator.doctor.ownership import MANAGED_BY, appliers, writers
 from generator.doctor.reads import BY_KIND
 from generator.doctor.snapshot import redacted
@@ -132,7 +132,7 @@ def _differs(
         "DOC051",
         _W,
         f"the live object differs from compiled/: {'; '.join(told)}"
-        + (f"; and {more} more fields" if more > 0 else ""),
+        + (f"; and {count(more, 'more field')}" if more > 0 else ""),
         "put the change into the inventory and compile, or let Argo CD undo it",
         look.cluster,
         subject.resource,
@@ -164,7 +164,7 @@ def _by(live: Mapping[str, Any], path: Path, known: set[str]) -> str:
 
 def _short(value: Any) -> str:
     text = str(value)
-    if text.startswith("sha256:"):
+    if "sha256:" in text and "@sha256:" not in text:
         return "another value"
     return repr(value) if len(text) <= 60 else f"{text[:57]!r}…"
 
@@ -188,7 +188,7 @@ def leftover(look: Look) -> Iterator[Finding]:
                 "DOC052",
                 _N,
                 f"{read.kind} {sorted(left)[0]}",
-                f"{len(left)} objects carry the label {MANAGED_BY}: stowplan and are not in "
+                f"{count(len(left), 'object')} with the label {MANAGED_BY}: stowplan, not in "
                 f"compiled/ ({some(left)}): renamed runs, or not pruned yet",
                 "confirm the pruning in Argo CD, or delete them when their jobs have ended",
             )

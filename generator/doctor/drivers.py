@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +11,7 @@ from generator.doctor.look import Look
 from generator.doctor.objects import (
     Object,
     accelerator_of,
+    count,
     full_name,
     is_going,
     is_true,
@@ -113,8 +114,8 @@ def one_config_a_node(look: Look) -> Iterator[Finding]:
             "DOC014",
             _E,
             f"CheckpointConfiguration {configs[0]}",
-            f"it and {', '.join(configs[1:])} select the same {len(nodes)} nodes ({some(nodes)}): "
-            "the add-on reports a Conflict and installs only one driver",
+            f"it and {', '.join(configs[1:])} select the same {count(len(nodes), 'node')} "
+            f"({some(nodes)}): the add-on reports a Conflict and installs only one driver",
             "delete the one that is not in Git, or narrow its nodeSelector and re-create it",
         )
 
@@ -139,7 +140,7 @@ def drivers_ready(look: Look) -> Iterator[Finding]:
             "DOC010",
             _N,
             "nodes",
-            f"{len(bare)} accelerator nodes are selected by no CheckpointConfiguration "
+            f"{count(len(bare), 'accelerator node')} without a CheckpointConfiguration "
             f"({some(bare)}): jobs there have no RAM disk",
             "add one in the inventory if jobs with the checkpoint volume run there",
         )
@@ -155,17 +156,19 @@ def _of_config(look: Look, config: Object, nodes: list[Mapping[str, Any]]) -> It
     }
     shut: dict[str, list[str]] = defaultdict(list)
     missing = []
+    broken: list[Object] = []
     for node in nodes:
         pod = pods.get(name_of(node))
         if pod is not None:
             if not is_ready_driver(pod) and is_true(node, "Ready"):
-                yield _unready(look, pod)
+                broken.append(pod)
             continue
         taint = untolerated(_lasting_taints(node), tolerations)
         if taint is not None:
             shut[taint_text(taint)].append(name_of(node))
         elif is_true(node, "Ready"):
             missing.append(name_of(node))
+    yield from _unready(look, broken)
     for text, names in shut.items():
         yield look.finding(
             "DOC010",
@@ -197,24 +200,35 @@ def _lasting_taints(node: Object) -> list[Mapping[str, Any]]:
     ]
 
 
-def _unready(look: Look, pod: Object) -> Finding:
-    names = dig(dict(pod), "spec", "containers") or []
-    total = max(len(names), CONTAINERS)
-    waits = sorted(
-        f"{status.get('name')}: {reason}"
+def _unready(look: Look, pods: list[Object]) -> Iterator[Finding]:
+    """Driver pods that are not whole, those in one state together."""
+    states: dict[str, list[Object]] = defaultdict(list)
+    for pod in pods:
+        states[_state(pod)].append(pod)
+    for state, alike in sorted(states.items()):
+        nodes = [str(dig(dict(pod), "spec", "nodeName")) for pod in alike]
+        first = min(alike, key=name_of)
+        yield look.finding(
+            "DOC011",
+            _E,
+            f"Pod {full_name(first)}",
+            f"{count(len(alike), 'driver')} {state} on {some(nodes)}: pods with the checkpoint "
+            "volume cannot start there",
+            look.kubectl("-n", CHECKPOINTING_NAMESPACE, "describe", "pod", name_of(first)),
+        )
+
+
+def _state(pod: Object) -> str:
+    """``0/5 (5 × PodInitializing)``."""
+    total = max(len(dig(dict(pod), "spec", "containers") or []), CONTAINERS)
+    reasons = Counter(
+        reason
         for kind in ("initContainerStatuses", "containerStatuses")
         for status in dig(dict(pod), "status", kind) or []
         if not status.get("ready") and (reason := waiting_reason(status))
     )
-    why = f" ({some(waits)})" if waits else ""
-    return look.finding(
-        "DOC011",
-        _E,
-        f"Pod {full_name(pod)}",
-        f"the driver on node {dig(dict(pod), 'spec', 'nodeName')} is {ready_containers(pod)}/"
-        f"{total}{why}: pods with the checkpoint volume cannot start there",
-        look.kubectl("-n", CHECKPOINTING_NAMESPACE, "describe", "pod", name_of(pod)),
-    )
+    why = ", ".join(f"{number} × {reason}" for reason, number in sorted(reasons.items()))
+    return f"{ready_containers(pod)}/{total}" + (f" ({why})" if why else "")
 
 
 def waiting_reason(status: Object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from generator.diff.conditions import dig
 from generator.doctor.drivers import is_ready_driver
 from generator.doctor.look import Look
-from generator.doctor.objects import Object, is_true, name_of, some
+from generator.doctor.objects import Object, count, is_true, name_of, some
 from generator.doctor.reads import CHECKPOINTING_NAMESPACE
 from generator.findings import Finding, Severity
 
@@ -103,7 +103,7 @@ def _missing_binding(look: Look, bucket: str, failures: list[tuple[str, str]]) -
         "DOC012",
         _E,
         f"Pod {CHECKPOINTING_NAMESPACE}/{min(names)}",
-        f"{len(names)} driver pods ({some(names, 2)}) may not use the bucket {bucket} "
+        f"{count(len(names), 'driver pod')} ({some(names, 2)}) may not use the bucket {bucket} "
         f"({permission} denied): the drivers' service account lacks {ROLE} on it, or there is no "
         "such bucket",
         iam_command(bucket, look.project, look.project_number),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 from generator.diff.conditions import dig
@@ -83,6 +84,15 @@ def accelerator_of(node: Object) -> str:
     return ACCELERATORS[1] if GPU_LABEL in labels else ""
 
 
+def is_multi_host(node: Object) -> bool:
+    """Whether a TPU node is one of several hosts of its slice: 4x4 is more than its own chips."""
+    sides = str(labels_of(node).get(TPU_TOPOLOGY_LABEL, "")).split("x")
+    chips = str(dig(dict(node), "status", "allocatable", ACCELERATORS[0]) or "0")
+    if not chips.isdigit() or not all(side.isdigit() for side in sides):
+        return False
+    return prod(int(side) for side in sides) > int(chips)
+
+
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, Any]) -> bool:
     """Whether a node selector matches labels; an empty one matches everything."""
     return all(labels.get(key) == value for key, value in (selector or {}).items())
@@ -119,3 +129,8 @@ def some(names: Iterable[str], most: int = 4) -> str:
     listed = sorted(names)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def count(number: int, word: str) -> str:
+    """``1 pod``, ``3 pods``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -18,11 +18,12 @@ from generator.doctor.objects import (
     JOBSET_LABEL,
     POOL_LABEL,
     REPLICATED_JOB_LABEL,
-    TPU_TOPOLOGY_LABEL,
     Object,
     annotations_of,
     condition,
+    count,
     is_going,
+    is_multi_host,
     is_true,
     is_usable,
     labels_of,
@@ -32,9 +33,11 @@ from generator.doctor.objects import (
 )
 from generator.findings import Finding, Severity
 
-_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+_E, _W = Severity.ERROR, Severity.WARNING
 _STARTING_S = 60
 """Pods that are younger than this may still find a node."""
+_SCALING_S = 900
+"""Until then an autoscaler may still be making the nodes."""
 
 
 @dataclass(slots=True)
@@ -95,10 +98,15 @@ def slices(look: Look) -> list[Slice]:
 def stuck_slices(look: Look) -> Iterator[Finding]:
     """Slices that hold quota and do not run: in a wounded pool, or for another reason."""
     general: dict[str, list[Slice]] = defaultdict(list)
+    usable = [node for node in look.snapshot.items("nodes") if is_usable(node)]
+    domains: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for node in usable:
+        for label in labels_of(node).items():
+            domains[label].append(node)
     for part in slices(look):
         if not part.waiting:
             continue
-        wounded = _wounded_pool(look, part)
+        wounded = _wounded_pool(look, part, domains)
         if wounded:
             yield _wounded(look, part, *wounded)
         elif _waits_long(look, part):
@@ -108,14 +116,18 @@ def stuck_slices(look: Look) -> Iterator[Finding]:
 
 
 def _waits_long(look: Look, part: Slice) -> bool:
-    ages = [
-        look.snapshot.age_s(dig(dict(pod), "metadata", "creationTimestamp")) for pod in part.waiting
-    ]
-    return max(ages) > _STARTING_S
+    return max(_age_s(look, pod) for pod in part.waiting) > _STARTING_S
 
 
-def _wounded_pool(look: Look, part: Slice) -> tuple[str, str, int] | None:
+def _wounded_pool(
+    look: Look, part: Slice, domains: Mapping[tuple[str, str], list[dict[str, Any]]]
+) -> tuple[str, str, int] | None:
     """The pool that holds some of a slice's pods and has no usable node for the others.
+
+    Args:
+        look: the examination.
+        part: the slice, some of whose pods wait.
+        domains: label and value → the usable nodes that carry it.
 
     Returns:
         the label key, the pool and its usable nodes; None where that is not the case.
@@ -128,12 +140,24 @@ def _wounded_pool(look: Look, part: Slice) -> tuple[str, str, int] | None:
     pool = next(iter(pools))
     if not pinned and EXCLUSIVE_TOPOLOGY not in annotations_of(part.waiting[0]):
         return None
-    usable = [
-        node
-        for node in look.snapshot.items("nodes")
-        if labels_of(node).get(key) == pool and is_usable(node)
-    ]
-    return (key, pool, len(usable)) if len(usable) < part.pods else None
+    usable = domains.get((key, pool), [])
+    if len(usable) >= part.pods or _is_growing(look, part, usable):
+        return None
+    return key, pool, len(usable)
+
+
+def _is_growing(look: Look, part: Slice, nodes: list[dict[str, Any]]) -> bool:
+    """Whether the pool's nodes come because of the slice: one is newer than its first pod.
+
+    The nodes that a wounded pool has left are older than the pods that restarted there.
+    """
+    pods = [*part.waiting, *(pod for pods in part.running.values() for pod in pods)]
+    oldest = max(_age_s(look, pod) for pod in pods)
+    return any(_age_s(look, node) < oldest for node in nodes if _age_s(look, node))
+
+
+def _age_s(look: Look, item: Object) -> float:
+    return look.snapshot.age_s(dig(dict(item), "metadata", "creationTimestamp"))
 
 
 def _wounded(look: Look, part: Slice, key: str, pool: str, usable: int) -> Finding:
@@ -142,9 +166,10 @@ def _wounded(look: Look, part: Slice, key: str, pool: str, usable: int) -> Findi
         "DOC030",
         _E,
         part.resource,
-        f"{part.title} is stuck in the wounded pool {pool}: {len(part.running[pool])} pods run "
-        f"there, {len(part.waiting)} wait for ever ({some(map(name_of, part.waiting), 2)}), since "
-        f"the pool has {usable} usable nodes for {part.pods} pods and the slice is bound to it",
+        f"{part.title} is stuck in the wounded pool {pool}: {len(part.running[pool])} of its "
+        f"{count(part.pods, 'pod')} run there, the rest waits for ever "
+        f"({some(map(name_of, part.waiting), 2)}), since the slice is bound to the pool and that "
+        f"has {count(usable, 'usable node')}",
         f"{look.kubectl('cordon', '-l', f'{key}={pool}')} and then "
         f"{look.kubectl('-n', part.namespace, 'delete', 'pod', stuck)}: the slice restarts in a "
         "healthy pool (docs/hotswap.md)",
@@ -155,11 +180,12 @@ def _pending(look: Look, resource: str, parts: list[Slice]) -> Finding:
     pods = [pod for part in parts for pod in part.waiting]
     reasons = {why for pod in pods if (why := _why(pod))}
     names = ", ".join(part.title for part in parts)
+    lasting = max(_age_s(look, pod) for pod in pods) > _SCALING_S
     return look.finding(
         "DOC025",
-        _E,
+        _E if lasting else _W,
         resource,
-        f"{len(pods)} pods of {names} have no node, while the job holds its quota: "
+        f"{count(len(pods), 'pod')} of {names} without a node, while the job holds its quota: "
         + (some(reasons, 2) or "the scheduler has said nothing"),
         "nodes that the quota counts on are missing, full or tainted: "
         + look.kubectl("-n", parts[0].namespace, "describe", "pod", name_of(pods[0])),
@@ -175,11 +201,11 @@ def _why(pod: Object) -> str:
 
 
 def spread_slices(look: Look) -> Iterator[Finding]:
-    """TPU slices whose running pods are on more than one node pool."""
+    """TPU slices of several hosts whose running pods are on more than one node pool."""
     tpu_pools = {
         labels_of(node).get(POOL_LABEL)
         for node in look.snapshot.items("nodes")
-        if TPU_TOPOLOGY_LABEL in labels_of(node)
+        if is_multi_host(node)
     }
     for part in slices(look):
         pools = {pool: pods for pool, pods in part.running.items() if pool}
@@ -237,7 +263,7 @@ def unready_nodes(look: Look) -> Iterator[Finding]:
                 "DOC026",
                 _W,
                 f"Node {name}",
-                f"the node is not ready and holds {len(held[name])} pods of jobs "
+                f"the node is not ready and holds {count(len(held[name]), 'pod')} of jobs "
                 f"({some(held[name], 2)}): they are kept for five minutes, and then until the "
                 "node is deleted",
                 "GKE repairs it; to restart the job at once: "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from generator.diff.conditions import dig
 from generator.doctor.look import Look
-from generator.doctor.objects import condition, full_name, name_of, some
+from generator.doctor.objects import condition, count, full_name, name_of, some
 from generator.findings import Finding, Severity
 
 _E = Severity.ERROR
@@ -41,7 +41,7 @@ def cluster_queues(look: Look) -> Iterator[Finding]:
             _E,
             f"ClusterQueue {name_of(queue)}",
             f"the queue is inactive ({reason}): {message}"
-            + (f"; {waiting} workloads wait" if waiting else ""),
+            + (f"; waiting: {count(int(waiting), 'workload')}" if waiting else ""),
             FIXES.get(reason, "see the condition's message"),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -49,48 +50,59 @@ def cohort_of(queue: Mapping[str, Any]) -> str:
     return str(spec.get("cohortName") or spec.get("cohort") or "")
 
 
-def _peers(look: Look, name: str) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """The queue itself, and every queue of its cohort."""
-    queues = look.snapshot.items("clusterqueues")
-    own = [queue for queue in queues if name_of(queue) == name]
-    cohort = cohort_of(own[0]) if own else ""
-    return list(own), [queue for queue in queues if cohort and cohort_of(queue) == cohort]
+class Reservations:
+    """The quotas and reservations of all queues, looked up often."""
 
+    def __init__(self, look: Look, title: Callable[[Object], str]) -> None:
+        """Index the snapshot; ``title`` says how people call a workload."""
+        self._queues = {name_of(item): item for item in look.snapshot.items("clusterqueues")}
+        self._cohorts: dict[str, list[str]] = defaultdict(list)
+        for name, queue in self._queues.items():
+            if cohort_of(queue):
+                self._cohorts[cohort_of(queue)].append(name)
+        self._held: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        for workload in look.snapshot.items("workloads"):
+            if not is_true(workload, "Finished"):
+                self._index(workload, title(workload))
 
-def quota_text(look: Look, name: str, flavor: str, resource: str) -> str:
-    """``64 of 64 are reserved in ClusterQueue research (cohort training: 96 of 128)``."""
-    own, cohort = _peers(look, name)
-    binary = resource == "memory"
+    def _index(self, workload: Object, title: str) -> None:
+        admission = dig(dict(workload), "status", "admission") or {}
+        held: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+        for sets in admission.get("podSetAssignments") or []:
+            for resource, flavor in (dig(sets, "flavors") or {}).items():
+                key = (str(admission.get("clusterQueue")), flavor, resource)
+                held[key].append(dig(sets, "resourceUsage", resource))
+        priority = dig(dict(workload), "spec", "priority") or 0
+        for key, amounts in held.items():
+            amount = _sum(amounts, key[2] == "memory")
+            self._held[key].append(f"{title} ({amount}, priority {priority})")
 
-    def used(queues: list[Mapping[str, Any]]) -> str:
+    def _peers(self, name: str) -> list[str]:
+        """The queues of a queue's cohort, itself included; itself alone without one."""
+        cohort = cohort_of(self._queues.get(name, {}))
+        return self._cohorts[cohort] if cohort else [name]
+
+    def quota_text(self, name: str, flavor: str, resource: str) -> str:
+        """``: 64 of 64 are reserved in ClusterQueue research (cohort training: 96 of 128)``.
+
+        Empty where the queue could not be read.
+        """
+        if name not in self._queues:
+            return ""
+        peers = self._peers(name)
+        text = f": {self._used([name], flavor, resource)} are reserved in ClusterQueue {name}"
+        if len(peers) > 1:
+            cohort = cohort_of(self._queues[name])
+            text += f" (cohort {cohort}: {self._used(peers, flavor, resource)})"
+        return text
+
+    def _used(self, names: Iterable[str], flavor: str, resource: str) -> str:
+        queues = [self._queues[name] for name in names if name in self._queues]
+        binary = resource == "memory"
         reserved = _sum((v for q in queues for v in _reserved(q, flavor, resource)), binary)
         nominal = _sum((v for q in queues for v in _nominal(q, flavor, resource)), binary)
         return f"{reserved} of {nominal}"
 
-    text = f"{used(own)} are reserved in ClusterQueue {name or '(unknown)'}"
-    if len(cohort) > 1:
-        text += f" (cohort {cohort_of(own[0])}: {used(cohort)})"
-    return text
-
-
-def holders(
-    look: Look, name: str, flavor: str, resource: str, title: Callable[[Object], str]
-) -> list[str]:
-    """The workloads that hold a resource of a flavor in a queue or its cohort, with how much."""
-    own, cohort = _peers(look, name)
-    queues = {name_of(queue) for queue in [*own, *cohort]}
-    found = []
-    for workload in look.snapshot.items("workloads"):
-        admission = dig(workload, "status", "admission") or {}
-        if admission.get("clusterQueue") not in queues or is_true(workload, "Finished"):
-            continue
-        held = [
-            dig(sets, "resourceUsage", resource)
-            for sets in admission.get("podSetAssignments") or []
-            if dig(sets, "flavors", resource) == flavor
-        ]
-        if held:
-            priority = dig(workload, "spec", "priority") or 0
-            amount = _sum(held, resource == "memory")
-            found.append(f"{title(workload)} ({amount}, priority {priority})")
-    return found
+    def holders(self, name: str, flavor: str, resource: str) -> list[str]:
+        """The workloads that hold a resource of a flavor in a queue or its cohort: how much."""
+        return [text for peer in self._peers(name) for text in self._held[peer, flavor, resource]]

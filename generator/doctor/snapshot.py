@@ -1,13 +1,14 @@
 """What the doctor saw: a plain value that can be saved, sent and judged again.
 
-Nothing secret goes in: Secrets are never read, the values of environment variables are replaced by
-a digest, and of pods, nodes and events only the fields that a check looks at are kept.
+Secrets are never read, values of environment variables and arguments named like credentials are
+replaced by a digest, and of pods, nodes and events only the fields that a check looks at are kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from generator.doctor.objects import EXCLUSIVE_TOPOLOGY
 
 API_VERSION, KIND = "stowplan.dev/v1alpha1", "DoctorSnapshot"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_DIGEST = "sha256:"
+_CREDENTIAL = re.compile(r"token(?!iz)|secret|passw|api.?key|credential", re.IGNORECASE)
 
 
 class SnapshotError(Exception):
@@ -137,6 +140,7 @@ _WEBHOOK = (
 KEPT: dict[str, tuple[str, ...]] = {
     "nodes": (
         "metadata labels",
+        "metadata creationTimestamp",
         "metadata deletionTimestamp",
         "spec taints",
         "spec unschedulable",
@@ -187,25 +191,48 @@ def _copy(source: Any, target: dict[str, Any], path: list[str]) -> None:
 
 
 def redacted(value: Any, under: str = "") -> Any:
-    """A copy without values of environment variables and without kubectl's own copy.
+    """A copy without kubectl's own copy, without values of environment variables, and without
+    arguments that are named like credentials.
 
     A digest takes the place of each value, so that a difference still shows; the same is done to
-    the compiled object before the two are compared.
+    the compiled object before the two are compared. Redacting twice changes nothing.
     """
     if isinstance(value, Mapping):
-        out = {}
-        for key, entry in value.items():
-            if key == _LAST_APPLIED:
-                continue
-            if key == "value" and under == "env" and isinstance(entry, str) and entry:
-                digest = hashlib.sha256(entry.encode()).hexdigest()
-                out[key] = entry if entry.startswith("sha256:") else f"sha256:{digest[:16]}"
-            else:
-                out[key] = redacted(entry, str(key))
-        return out
+        return {
+            key: digest(entry)
+            if key == "value" and under == "env" and isinstance(entry, str)
+            else redacted(entry, str(key))
+            for key, entry in value.items()
+            if key != _LAST_APPLIED
+        }
     if isinstance(value, list):
+        if under in ("args", "command"):
+            return _arguments(value)
         return [redacted(entry, under) for entry in value]
     return value
+
+
+def _arguments(values: list[Any]) -> list[Any]:
+    """A command line: ``--api-key=…`` and what follows a bare ``--api-key`` become digests."""
+    out: list[Any] = []
+    secret_next = False
+    for value in values:
+        text = value if isinstance(value, str) else ""
+        name, equals, rest = text.partition("=")
+        telling = bool(_CREDENTIAL.search(name)) and " " not in name
+        if telling and equals:
+            out.append(f"{name}={digest(rest)}")
+        else:
+            out.append(digest(value) if secret_next and text else value)
+        secret_next = telling and not equals and name.startswith("-")
+    return out
+
+
+def digest(text: str) -> str:
+    """What stands for a value that is not shown."""
+    if not text or text.startswith(_DIGEST):
+        return text
+    return f"{_DIGEST}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def dump(snapshot: Snapshot) -> str:

@@ -20,7 +20,7 @@ from generator.doctor.objects import (
     namespace_of,
     some,
 )
-from generator.doctor.reservations import holders, quota_text
+from generator.doctor.reservations import Reservations
 from generator.findings import Finding, Severity
 from schemas.quantity import QuantityError, parse_quantity
 
@@ -82,6 +82,7 @@ CAUSES: tuple[tuple[re.Pattern[str], Severity, str], ...] = (
 
 def pending(look: Look) -> Iterator[Finding]:
     """Workloads that hold no quota, each with its cause."""
+    reservations = Reservations(look, owner_text)
     for workload in look.snapshot.items("workloads"):
         if is_true(workload, "Finished") or is_going(workload):
             continue
@@ -89,7 +90,7 @@ def pending(look: Look) -> Iterator[Finding]:
             if not is_true(workload, "Admitted"):
                 yield from _checks(look, workload)
             continue
-        yield from _waits(look, workload)
+        yield from _waits(look, workload, reservations)
 
 
 def owner_text(workload: Object) -> str:
@@ -100,7 +101,9 @@ def owner_text(workload: Object) -> str:
     return f"{owners[0]['kind']} {namespace_of(workload)}/{owners[0]['name']}"
 
 
-def _waits(look: Look, workload: Mapping[str, Any]) -> Iterator[Finding]:
+def _waits(
+    look: Look, workload: Mapping[str, Any], reservations: Reservations
+) -> Iterator[Finding]:
     resource = owner_text(workload)
     if dig(dict(workload), "spec", "active") is False:
         yield look.finding(
@@ -114,7 +117,7 @@ def _waits(look: Look, workload: Mapping[str, Any]) -> Iterator[Finding]:
         return
     reserved = condition(workload, "QuotaReserved")
     message = str(reserved.get("message", ""))
-    shortages = _shortages(look, workload, message)
+    shortages = _shortages(look, workload, message, reservations)
     if shortages:
         yield from shortages
     elif message:
@@ -139,7 +142,9 @@ def _cause(message: str) -> tuple[Severity, str]:
     return _N, ""
 
 
-def _shortages(look: Look, workload: Mapping[str, Any], message: str) -> list[Finding]:
+def _shortages(
+    look: Look, workload: Mapping[str, Any], message: str, reservations: Reservations
+) -> list[Finding]:
     """One finding for each resource that is short in a flavor."""
     resource = owner_text(workload)
     queue = queue_of(look, workload)
@@ -160,14 +165,14 @@ def _shortages(look: Look, workload: Mapping[str, Any], message: str) -> list[Fi
         )
     for match in UNUSED.finditer(message):
         kind, flavor = match["resource"], match["flavor"]
-        who = holders(look, queue, flavor, kind, owner_text)
+        who = reservations.holders(queue, flavor, kind)
         found.append(
             look.finding(
                 "DOC023",
                 _N,
                 resource,
-                f"it waits for {match['more']} more {kind} in flavor {flavor}: "
-                f"{quota_text(look, queue, flavor, kind)}"
+                f"it waits for {match['more']} more {kind} in flavor {flavor}"
+                + reservations.quota_text(queue, flavor, kind)
                 + (f", held by {some(who)}" if who else ""),
                 "it starts when they end; a higher Kueue priority preempts where "
                 "withinClusterQueue allows it",

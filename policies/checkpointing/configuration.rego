@@ -368,3 +368,20 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC017", text, fi
 	text := sprintf("there is no machine type %s", [instance_type])
 	fix := sprintf("write %s", [meant])
 }
+
+# METADATA
+# title: The configuration's name is short enough for a label
+# description: >-
+#   The controller writes the name into a label of the driver's DaemonSet; a label value has at most 63
+#   characters, and a longer name leaves the driver uninstalled.
+# custom:
+#   id: MTC018
+#   severity: error
+#   fix: Shorten metadata.name to 63 characters.
+#   reference: high-scale-checkpointing-controller, pkg/multitier-controller/controller.go
+deny_checkpointconfiguration contains data.stowplan.lib.error("MTC018", text, fix, ["metadata", "name"]) if {
+	is_string(input.metadata.name)
+	count(input.metadata.name) > 63
+	text := sprintf("the name has %v characters; as a label of the driver it may have 63", [count(input.metadata.name)])
+	fix := "shorten it"
+}

@@ -341,3 +341,23 @@ test_mtc017_right if {
 		result.id != "MTC017"
 	}
 }
+
+test_mtc018_wrong if {
+	found := deny_checkpointconfiguration with input as json.patch(data.stowplan.fixtures.checkpoint_configuration, [
+		{
+			"op": "replace",
+			"path": "/metadata/name",
+			"value": "tpu-v6e-long-context-pretraining-of-the-large-language-model-configuration",
+		},
+	])
+	some result in found
+	result.id == "MTC018"
+	result.severity == "error"
+}
+
+test_mtc018_right if {
+	found := deny_checkpointconfiguration with input as data.stowplan.fixtures.checkpoint_configuration
+	every result in found {
+		result.id != "MTC018"
+	}
+}

@@ -280,3 +280,52 @@ test_mtc031_right if {
 		result.id != "MTC031"
 	}
 }
+
+# The same on GPU, with the launcher of NeMo.
+gpu_container := {
+	"name": "nemo",
+	"image": "registry.example/nemo:v1",
+	"command": ["bash", "-c", "torchrun train.py --local-ckpt-dir=/checkpoint --job-name=nemo --enable-high-scale-ckpt"],
+	"resources": {"limits": {"nvidia.com/gpu": 8}},
+	"volumeMounts": [{"name": "checkpoint", "mountPath": "/checkpoint"}],
+}
+
+gpu_jobset := json.patch(data.stowplan.fixtures.jobset, [{
+	"op": "replace",
+	"path": "/spec/replicatedJobs/0/template/spec/template/spec/containers",
+	"value": [gpu_container],
+}])
+
+test_a_gpu_job_that_is_wired_breaks_nothing if {
+	found := deny_jobset | warn_jobset with input as gpu_jobset
+	count(found) == 0
+}
+
+test_mtc022_gpu_arguments_without_a_volume if {
+	found := deny_jobset with input as json.patch(gpu_jobset, [{
+		"op": "remove",
+		"path": "/spec/replicatedJobs/0/template/spec/template/spec/volumes",
+	}])
+	some result in found
+	result.id == "MTC022"
+}
+
+test_mtc023_gpu_volume_without_arguments if {
+	found := warn_jobset with input as json.patch(gpu_jobset, [{
+		"op": "replace",
+		"path": "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/command",
+		"value": ["torchrun", "train.py"],
+	}])
+	some result in found
+	result.id == "MTC023"
+}
+
+test_mtc026_gpu_directory_elsewhere if {
+	found := deny_jobset with input as json.patch(gpu_jobset, [{
+		"op": "replace",
+		"path": "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/command",
+		"value": ["torchrun", "train.py", "--local-ckpt-dir=/tmp", "--enable-high-scale-ckpt"],
+	}])
+	some result in found
+	result.id == "MTC026"
+}

@@ -375,7 +375,7 @@ warn_jobset contains data.stowplan.lib.note("JOB017", text, fix, template.path) 
 		["restartPolicy: OnFailure" | not data.stowplan.lib.has_key(template.spec, "restartPolicy")],
 	)
 	count(missing) > 0
-	text := sprintf("a second apply of this JobSet is refused: the webhook fills in %s", [concat(" and ", missing)])
+	text := sprintf("a second client-side apply of this JobSet is refused: the webhook fills in %s", [concat(" and ", missing)])
 	fix := sprintf("write %s", [concat(" and ", missing)])
 }
 

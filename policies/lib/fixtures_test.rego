@@ -358,3 +358,45 @@ job := {
 		},
 	},
 }
+
+agents := {
+	"apiVersion": "apps/v1",
+	"kind": "DaemonSet",
+	"metadata": {
+		"name": "replicator-v6e",
+		"namespace": "checkpoint-replicator",
+		"annotations": {
+			"stowplan.dev/provider": "self-hosted",
+			"stowplan.dev/accelerator": "tpu",
+			"stowplan.dev/local-checkpoint-size": "64Gi",
+			"stowplan.dev/ram-disk-size": "141Gi",
+			"stowplan.dev/peers": "1",
+			"stowplan.dev/node-allocatable-memory": "706Gi",
+			"stowplan.dev/pod-memory": "500Gi",
+			"stowplan.dev/backup-interval-minutes": "30",
+			"stowplan.dev/retention": "replicator",
+		},
+	},
+	"spec": {"template": {"spec": {
+		"containers": [
+			{
+				"name": "agent",
+				"image": "registry.example/stowplan-replicator:0.1.0",
+				"resources": {"limits": {"memory": "142Gi"}, "requests": {"memory": "142Gi"}},
+				"volumeMounts": [
+					{
+						"name": "ram-disk",
+						"mountPath": "/ram-disk",
+						"subPath": "stowplan-v6e",
+					},
+				],
+			},
+		],
+		"volumes": [
+			{
+				"name": "ram-disk",
+				"persistentVolumeClaim": {"claimName": "stowplan-checkpoint-v6e"},
+			},
+		],
+	}}},
+}

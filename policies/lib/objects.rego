@@ -126,9 +126,22 @@ flag(found, name) if {
 
 checkpoint_driver := "multitier-checkpoint.csi.storage.gke.io"
 
+# What the claim of a self-hosted RAM disk is called, less the configuration's name.
+checkpoint_claim := "stowplan-checkpoint-"
+
 checkpoint_volumes(pod) := {object.get(volume, "name", "") |
 	some volume in pod.volumes
-	object.get(volume, ["csi", "driver"], "") == checkpoint_driver
+	is_checkpoint_volume(volume)
+}
+
+is_checkpoint_volume(volume) if object.get(volume, ["csi", "driver"], "") == checkpoint_driver
+
+is_checkpoint_volume(volume) if startswith(claim_of(volume), checkpoint_claim)
+
+# The claim behind a volume, empty where there is none.
+claim_of(volume) := name if {
+	name := object.get(volume, ["persistentVolumeClaim", "claimName"], "")
+	is_string(name)
 }
 
 number_text(value) := format_int(value, 10) if value == round(value)

@@ -169,6 +169,46 @@ Number = Annotated[Decimal, BeforeValidator(_decimal), Field(strict=True, gt=0)]
 """A positive number, held exactly."""
 
 
+def _image(value: str) -> str:
+    if placeholder_in(value):
+        raise fault(
+            f"{value!r} is a placeholder from the documents",
+            "write the image, with its tag or digest",
+        )
+    if not value or re.search(r"\s", value):
+        raise fault(f"{value!r} is no image reference", "write registry/repository:tag")
+    return value
+
+
+def _path(value: str) -> str:
+    if placeholder_in(value):
+        raise fault(f"{value!r} is a placeholder from the documents", "write the directory")
+    if not value.startswith("/") or ".." in value.split("/") or "//" in value or ":" in value:
+        raise fault(f"{value!r} is no absolute path", "write one such as /checkpoint")
+    return value.rstrip("/") or "/"
+
+
+Image = Annotated[str, AfterValidator(_image)]
+AbsolutePath = Annotated[str, AfterValidator(_path)]
+
+
+def _data_key(value: str) -> str:
+    if not re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", value) or value.startswith(".."):
+        raise fault(
+            f"{value!r} is no key of a Secret or ConfigMap", "use letters, digits, '-', '_' and '.'"
+        )
+    return value
+
+
+class KeyRef(InventoryModel):
+    """A key of a Secret or ConfigMap."""
+
+    name: ObjectName
+    """The object's name."""
+    key: Annotated[str, AfterValidator(_data_key)]
+    """The key in it."""
+
+
 class Toleration(InventoryModel):
     """A toleration as Kubernetes writes it."""
 

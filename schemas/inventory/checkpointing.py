@@ -18,6 +18,7 @@ from schemas.inventory.base import (
     Toleration,
     fault,
 )
+from schemas.inventory.self_hosted import Agent
 
 RECOMMENDED_MOUNT_OPTIONS = (
     "implicit-dirs",
@@ -123,28 +124,39 @@ class Retention(InventoryModel):
 
 
 class Checkpointing(InventoryModel):
-    """One CheckpointConfiguration: the RAM disks of one pool's nodes, their peers and backups."""
+    """The RAM disks of one pool's nodes, their peers and backups.
 
+    With ``provider: gke`` this becomes a CheckpointConfiguration, with ``self-hosted`` the agents
+    of this project's replicator. Keys that mean something for one provider only are refused for the
+    other.
+    """
+
+    provider: Literal["gke", "self-hosted"] = "gke"
+    """Who replicates: ``gke`` (the managed add-on and its CSI driver) or ``self-hosted`` (this
+    project's replicator, on any cluster)."""
+    agent: Agent | None = None
+    """The replicator's agents; for ``self-hosted`` only, and needed there."""
     bucket: Bucket
     """The Cloud Storage bucket of the backups, without gs://."""
     directory: Annotated[str, AfterValidator(_directory)] | None = None
     """A directory inside the bucket."""
-    hierarchical_namespace: bool
-    """Whether the bucket has a hierarchical namespace; without one every backup fails."""
+    hierarchical_namespace: bool | None = None
+    """Whether the bucket has a hierarchical namespace; without one every backup of ``gke`` fails,
+    so it must be said there. ``self-hosted`` needs none."""
     node_pool: Name
     """The node pool that the RAM disks are on; every pool of the same machine type gets them
     too."""
     tolerations: tuple[Toleration, ...] = Field(default=(), strict=False)
-    """Further tolerations of the driver; those of the pool's taints follow from the pool."""
+    """Further tolerations of driver or agent; those of the pool's taints follow from the pool."""
     mount_options: tuple[str, ...] = Field(default=RECOMMENDED_MOUNT_OPTIONS, strict=False)
-    """Cloud Storage FUSE mount options; the recommended ones unless given."""
+    """Cloud Storage FUSE mount options; the recommended ones unless given. ``gke`` only."""
     csi_ephemeral_limit: Memory | None = None
-    """Limit of the driver's ephemeral storage."""
+    """Limit of the driver's ephemeral storage. ``gke`` only."""
     enable_external_jax_process_ids: bool = False
-    """Let the driver hand out JAX process ids."""
+    """Let the driver hand out JAX process ids. ``gke`` only."""
     driver_epoch: int = Field(default=1, ge=0)
     """A counter; raising it re-creates the driver (after a cluster upgrade) and empties the RAM
-    disks."""
+    disks. ``gke`` only."""
     in_memory_volume_size: RamDiskSize | None = None
     """The RAM disk's size, where it is not derived."""
     local_checkpoint_size: Memory | None = None

@@ -8,39 +8,21 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from schemas.inventory.base import (
+    AbsolutePath,
     Annotations,
+    Image,
     InventoryModel,
+    KeyRef,
     Labels,
     Memory,
     Name,
-    ObjectName,
     Quantity,
     Text,
     Toleration,
     fault,
-    placeholder_in,
 )
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-
-
-def _image(value: str) -> str:
-    if placeholder_in(value):
-        raise fault(
-            f"{value!r} is a placeholder from the documents",
-            "write the image, with its tag or digest",
-        )
-    if not value or re.search(r"\s", value):
-        raise fault(f"{value!r} is no image reference", "write registry/repository:tag")
-    return value
-
-
-def _path(value: str) -> str:
-    if placeholder_in(value):
-        raise fault(f"{value!r} is a placeholder from the documents", "write the directory")
-    if not value.startswith("/") or ".." in value.split("/") or "//" in value or ":" in value:
-        raise fault(f"{value!r} is no absolute path", "write one such as /checkpoint")
-    return value.rstrip("/") or "/"
 
 
 def _env_name(value: str) -> str:
@@ -58,19 +40,6 @@ def _plain_env(value: Any) -> Any:
             f"{value!r} is no text; an environment variable holds text", f'quote it: "{shown}"'
         )
     return value
-
-
-Image = Annotated[str, AfterValidator(_image)]
-AbsolutePath = Annotated[str, AfterValidator(_path)]
-
-
-class KeyRef(InventoryModel):
-    """A key of a Secret or ConfigMap."""
-
-    name: ObjectName
-    """The object's name."""
-    key: str
-    """The key in it."""
 
 
 class EnvValue(InventoryModel):

@@ -51,9 +51,12 @@ class Container(ManifestModel):
     command: list[str] | None = None
     args: list[str] | None = None
     working_dir: str | None = None
+    ports: list[dict[str, Any]] | None = None
     env: list[EnvVar] | None = None
     resources: ResourceRequirements | None = None
     volume_mounts: list[dict[str, Any]] | None = None
+    liveness_probe: dict[str, Any] | None = None
+    readiness_probe: dict[str, Any] | None = None
     security_context: dict[str, Any] | None = None
     termination_message_path: str | None = None
     termination_message_policy: str | None = None
@@ -73,6 +76,7 @@ class PodSpec(ManifestModel):
     scheduler_name: str | None = None
     security_context: dict[str, Any] | None = None
     termination_grace_period_seconds: int | None = None
+    init_containers: list[Container] | None = None
     containers: list[Container]
     volumes: list[dict[str, Any]] | None = None
 

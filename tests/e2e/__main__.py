@@ -11,14 +11,14 @@ import time
 
 import pytest
 
-from .controlplane import build
+from .controlplane import build, versions
 from .controlplane.plane import KUBECONFIG_VARIABLE, programs
 from .fleets import ROOT, example_clusters
 from .page import PAGE, TIMELINES, forget_timelines, write_page
 from .planes import SCENARIO_JOBSET, SCENARIO_KUEUE
 
 #: Planes at once. Each needs about 1 GB of memory and waits most of the time.
-WORKERS = 3
+WORKERS = 4
 
 
 def main(arguments: list[str]) -> int:
@@ -27,9 +27,9 @@ def main(arguments: list[str]) -> int:
     pairs = {(cluster.kueue, cluster.jobset) for cluster in example_clusters()}
     pairs.add((SCENARIO_KUEUE, SCENARIO_JOBSET))
     if KUBECONFIG_VARIABLE not in os.environ:
-        wanted = dict.fromkeys(part for pair in sorted(pairs) for part in programs(*pair))
+        wanted = [part for pair in sorted(pairs) for part in programs(*pair)]
         try:
-            build.build(list(wanted))
+            build.build(list(dict.fromkeys([*wanted, versions.argo_cd()])))
         except build.BuildError as error:
             print(f"make e2e: {error}", file=sys.stderr)
             return 2

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from generator.cli.main import main
 
 from .controlplane.client import Manifest, read_manifest
 from .controlplane.kwok import add_pool, ready_nodes
@@ -55,7 +59,9 @@ def test_every_file_passes_a_strict_server_side_dry_run(
     assert not warned, "\n".join(warned)
 
 
-def test_a_second_server_side_apply_changes_nothing(fleet: CompiledCluster, judge: Cluster) -> None:
+def test_a_second_server_side_apply_changes_nothing(
+    fleet: CompiledCluster, judge: Cluster, tmp_path: Path
+) -> None:
     if not judge.simulated:
         pytest.skip("applies and runs the fleet, which an existing cluster is spared")
     cluster = running_fleet(fleet, judge, client_side=False)
@@ -65,15 +71,18 @@ def test_a_second_server_side_apply_changes_nothing(fleet: CompiledCluster, judg
         for force in (False, True):
             changes = changes_of_reapplying(cluster, manifest, path.read_bytes(), force)
             drifted += [f"{path.name} (force={force}): {change}" for change in changes]
+    drifted += told_by_the_doctor(cluster, fleet, tmp_path)
     assert not drifted, "\n".join(drifted)
 
 
-def test_a_second_client_side_apply_changes_nothing(fleet: CompiledCluster, planes: Planes) -> None:
+def test_a_second_client_side_apply_changes_nothing(
+    fleet: CompiledCluster, planes: Planes, tmp_path: Path
+) -> None:
     cluster = planes.fresh(fleet.kueue, fleet.jobset)
     for namespace in namespaces(fleet):
         cluster.ensure_namespace(namespace)
     running_fleet(fleet, cluster, client_side=True)
-    drifted = []
+    drifted = told_by_the_doctor(cluster, fleet, tmp_path)
     for path in fleet.files():
         if read_manifest(path)["kind"] == "JobSet":
             continue
@@ -85,6 +94,28 @@ def test_a_second_client_side_apply_changes_nothing(fleet: CompiledCluster, plan
         if manifest["kind"] == "JobSet":
             drifted += refusal_of_client_side_apply(cluster, manifest, str(path))
     assert not drifted, "\n".join(drifted)
+
+
+def told_by_the_doctor(cluster: Cluster, fleet: CompiledCluster, folder: Path) -> list[str]:
+    """What ``stowplan doctor`` calls missing or different, with controllers at work."""
+    report = folder / "report.json"
+    main(
+        [
+            "doctor",
+            str(fleet.folder),
+            f"--kubeconfig={cluster.kubectl.kubeconfig}",
+            "--context=e2e",
+            f"--kubectl={cluster.kubectl.binary}",
+            "--format=json",
+            f"--output={report}",
+        ]
+    )
+    findings = json.loads(report.read_text())["findings"]
+    return [
+        f"doctor: {finding['resource']}: {finding['message']}"
+        for finding in findings
+        if finding["rule"] in ("DOC050", "DOC051", "DOC052")
+    ]
 
 
 def refusal_of_client_side_apply(cluster: Cluster, manifest: Manifest, path: str) -> Iterator[str]:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from generator.data.argocd import health_settings, ignore_differences, known_type_settings
+
 from .controlplane import argocd
 from .controlplane.client import Manifest
 from .controlplane.kwok import add_pool, ready_nodes
@@ -57,6 +59,10 @@ class Fleet:
         """How often the application has been synced."""
         return len(self.application(layer).get("status", {}).get("history", []))
 
+    def resources(self, layer: str) -> list[dict[str, Any]]:
+        """What Argo CD says of each resource of the layer."""
+        return list(self.application(layer).get("status", {}).get("resources", []))
+
     def folder(self, layer: str) -> Path:
         return self.repository.folder / "compiled" / CLUSTER / layer
 
@@ -95,7 +101,7 @@ def fleet(planes: Planes, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     repository = argocd.Repository(tmp_path_factory.mktemp("gitops") / "fleet")
     shutil.copytree(COMPILED / CLUSTER, repository.folder / "compiled" / CLUSTER)
     repository.commit("The compiled fleet")
-    argocd.install(cluster, customizations())
+    argocd.install(cluster, {**health_settings(), **known_type_settings()})
     for manifest in applications(repository.url):
         cluster.client.create(manifest)
     synced = Fleet(cluster, repository)
@@ -199,6 +205,27 @@ def test_an_edit_of_a_running_jobset_is_refused(fleet: Fleet) -> None:
     wait_for(fleet, lambda: fleet.state("workloads")[0] == "Synced", 120, "recovery")
 
 
+def test_a_job_that_waits_for_quota_is_healthy(fleet: Fleet) -> None:
+    path = next(fleet.folder("workloads").glob(f"jobset-*{HIGH}.yaml"))
+    manifest = yaml.safe_load(path.read_text())
+    manifest["metadata"]["name"] = "third"
+    path.with_name("jobset-default.third.yaml").write_text(yaml.safe_dump(manifest))
+    assert fleet.jobset(HIGH)["spec"]["suspend"] is False
+    fleet.commit("A job more than quota allows")
+    wait_for(
+        fleet,
+        lambda: (
+            fleet.state("workloads") == ("Synced", "Healthy")
+            and fleet.cluster.client.find(JOBSET, "JobSet", "third", "default")
+        ),
+        120,
+        "order with a queued job",
+    )
+    assert fleet.jobset("third")["spec"]["suspend"] is True
+    health = [r for r in fleet.resources("workloads") if r["name"] == "third"]
+    assert [entry["health"]["status"] for entry in health] == ["Healthy"]
+
+
 def applications(url: str) -> Iterator[Manifest]:
     """A project and an ApplicationSet over the layers of the compiled tree."""
     everything = [{"group": "*", "kind": "*"}]
@@ -225,7 +252,11 @@ def applications(url: str) -> Iterator[Manifest]:
     }
     sync_policy = {
         "automated": {"prune": True, "selfHeal": True},
-        "syncOptions": ["ServerSideApply=true", "ApplyOutOfSyncOnly=true"],
+        "syncOptions": [
+            "ServerSideApply=true",
+            "ApplyOutOfSyncOnly=true",
+            "RespectIgnoreDifferences=true",
+        ],
         "retry": {"limit": 10, "backoff": {"duration": "5s", "factor": 1}},
     }
     yield {
@@ -248,6 +279,7 @@ def applications(url: str) -> Iterator[Manifest]:
                         "path": "{{ .path.path }}",
                     },
                     "destination": {"server": "https://kubernetes.default.svc"},
+                    "ignoreDifferences": ignore_differences(),
                     "syncPolicy": sync_policy,
                 },
             },
@@ -258,12 +290,6 @@ def applications(url: str) -> Iterator[Manifest]:
 def states(fleet: Fleet) -> dict[str, tuple[str, str]]:
     """Sync and health status of every layer's application."""
     return {layer: fleet.state(layer) for layer in LAYERS}
-
-
-def customizations() -> dict[str, str]:
-    """Keys of ``argocd-cm`` that the compiled tree brings along, such as health checks."""
-    path = COMPILED / "argocd" / "configmap-argocd-cm.yaml"
-    return dict(yaml.safe_load(path.read_text())["data"]) if path.exists() else {}
 
 
 def generations(fleet: Fleet) -> dict[str, int]:

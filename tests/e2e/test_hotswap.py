@@ -1,6 +1,7 @@
 """The documents' scenario: who runs when nodes fail and nothing is spare.
 
-What each case means for a fleet, and which arrangement to choose, is in docs/hotswap.md.
+What each case means for a fleet, and which arrangement to choose, is in docs/hotswap.md. How a job
+that is stuck already gets free is in test_doctor.py.
 """
 
 from __future__ import annotations
@@ -103,23 +104,6 @@ def test_a_cordon_of_the_wounded_pool_lets_hotswap_happen(stage: Stage) -> None:
     lost = both_running(scene, fleet())
     scene.lose_nodes(f"{lost}-1")
     scene.cordon_pool(lost)
-    swapped(scene)
-
-
-def test_a_cordon_also_frees_a_job_that_is_already_stuck(stage: Stage) -> None:
-    scene = stage(
-        "Hotswap works late: cordon, then delete the leader",
-        "What to do about a job that is stuck already: cordon the wounded pool and delete one of"
-        " the job's pods there; the slice restarts elsewhere.",
-    )
-    lost = both_running(scene, fleet())
-    scene.lose_nodes(f"{lost}-1")
-    scene.wait(
-        lambda: wounded(scene, lost), GARBAGE_COLLECTION_S, "a pod is pending in the wounded pool"
-    )
-    scene.cordon_pool(lost)
-    stuck = next(pod for pod in scene.pods(HIGH) if pod.pool == lost)
-    scene.client.delete("v1", "Pod", stuck.name, "default")
     swapped(scene)
 
 

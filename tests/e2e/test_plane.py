@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +65,8 @@ def check_existing_cluster(
         assert not refused.accepted
         assert ".spec.cohort: field not declared in schema" in refused.message
         assert not other.simulated
+        other.ensure_namespace("made-for-the-tests")
+    assert ends(admin, "made-for-the-tests")
     assert inventory_of(admin) == before
 
 
@@ -80,6 +83,19 @@ def test_an_existing_cluster_that_does_not_answer_is_named(tmp_path: Path) -> No
         existing(kubeconfig),
     ):
         pytest.fail("a cluster that is not there was reached")
+
+
+def ends(client: Client, namespace: str) -> bool:
+    """Whether a namespace was told to go, and went."""
+    deadline = time.monotonic() + 30
+    found = client.find("v1", "Namespace", namespace)
+    if found is not None and "deletionTimestamp" not in found["metadata"]:
+        return False
+    while client.find("v1", "Namespace", namespace) is not None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 def inventory_of(client: Client) -> dict[tuple[str, str], list[str]]:

@@ -229,3 +229,56 @@ def test_a_pattern_that_matches_no_cluster_lists_the_clusters(fleet: Fleet) -> N
     assert answer.code == 2
     assert "no cluster matches 'tpu-v6e-dcos'" in answer.err
     assert "tpu-v6e-docs" in answer.err
+
+
+GPU, DEV, JOB = "targets/gpu-h100-prod.yml", "targets/shared-dev.yml", JOBS
+
+# (rule, file, text, its replacement): one fault for each rule that no other test provokes.
+FAULTS = [
+    ("INV012", DOCS, "    gkeVersion: 1.33.4-gke.1245000\n", ""),
+    ("INV015", DOCS, "parameters: 7e9", "parameters: .inf"),
+    ("INV025", GPU, "      nodes: 16", "      slices: 16"),
+    ("INV025", GPU, "      nodes: 16\n", ""),
+    ("INV025", DOCS, "      slices: 4", "      nodes: 16"),
+    ("INV025", V6E, "      topology: 4x4\n", ""),
+    (
+        "INV031",
+        DEV,
+        "      nodePool: v5e\n      localCheckpointSize",
+        "      nodePool: cpu\n      localCheckpointSize",
+    ),
+    (
+        "INV040",
+        "classes/priorities.yml",
+        "    low-priority-job:",
+        "    system-low: {value: 1}\n    low-priority-job:",
+    ),
+    (
+        "INV048",
+        DEV,
+        "      cpu:\n        nodePool: cpu\n        topology: pools",
+        "      cpu:\n        nodeLabels: {a: b}",
+    ),
+    ("INV061", DOCS, "      priority: low-priority-job\n", ""),
+    ("INV062", JOB, "      image: ${vars:registry}/maxtext:2026-11-12\n", ""),
+    ("INV063", JOB, "      nodePool: v6e\n", ""),
+    (
+        "INV073",
+        DOCS,
+        "      priority: low-priority-job\n",
+        "      workloadPriorityClass: low-priority-job\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "old", "new"), FAULTS, ids=[f"{f[0]}-{i}" for i, f in enumerate(FAULTS)]
+)
+def test_each_rule_is_provoked_by_its_fault(
+    fleet: Fleet, rule: str, file: str, old: str, new: str
+) -> None:
+    fleet.edit(file, old, new)
+    answer = fleet.compile("--keep-going")
+    assert answer.code == 1
+    assert f"error {rule}: " in answer.err
+    assert re.search(r"inventory/\S+:\d+:\d+: error " + rule, answer.err)

@@ -15,6 +15,7 @@ from generator.checks.policy import (
     policy_folder,
 )
 from generator.checks.policy_metadata import parse_rules, policy_rules, rule_heads
+from generator.checks.reading import read_groups
 from generator.checks.rule_docs import stale
 from generator.checks.run import judge
 from generator.checks.subject import Subject
@@ -98,6 +99,36 @@ def test_conftest_runs_the_library_as_it_stands(conftest, namespace):
     else:
         # One concern alone: its rules are named by kind, so the same finding comes from there.
         assert "KUE010" in done.stdout
+
+
+COMPILED = REPOSITORY / "compiled"
+needs_fleet = pytest.mark.skipif(not COMPILED.is_dir(), reason="no rendered fleet in this tree")
+
+
+@needs_fleet
+def test_both_engines_find_the_same_in_the_whole_fleet(conftest):
+    subjects = [s for group in read_groups([str(COMPILED)]) for s in group.subjects]
+    objects = [item.readable for item in judge(subjects, VERSIONS, None)]
+    assert objects
+    assert ConftestEngine(conftest).judge(objects) == engine_for().judge(objects)
+
+
+@needs_fleet
+def test_conftest_is_silent_on_the_fleet(conftest):
+    done = subprocess.run(
+        [conftest, "test", "--policy", str(ROOT), "--output", "json", str(COMPILED)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    loud = [
+        (entry["filename"], result["msg"])
+        for entry in json.loads(done.stdout)
+        for result in [*entry.get("failures", []), *entry.get("warnings", [])]
+        if result["metadata"]["severity"] != "note"
+    ]
+    assert loud == []
 
 
 def test_names(path):
@@ -207,3 +238,11 @@ def test_a_missing_binary_is_named():
 def test_an_unknown_engine_is_named():
     with pytest.raises(PolicyError, match="choose one of"):
         engine_for("opa")
+
+
+def test_an_object_that_nests_too_deeply_for_the_engine_is_a_policy_error():
+    value = None
+    for _ in range(500):
+        value = {"a": value}
+    with pytest.raises(PolicyError):
+        engine_for().judge([{"apiVersion": "v1", "kind": "X", "spec": value}])

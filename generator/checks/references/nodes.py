@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -13,6 +14,7 @@ from generator.checks.structure import Path
 from generator.checks.subject import Subject
 from generator.findings import Finding, Severity
 
+PROVIDER = "stowplan.dev/provider"
 NODE_POOL = "cloud.google.com/gke-nodepool"
 TPU_TOPOLOGY = "cloud.google.com/gke-tpu-topology"
 EXTENDED_RESOURCES = ("google.com/tpu", "nvidia.com/gpu")
@@ -51,11 +53,47 @@ def pools_for(world: World, selector: Mapping[str, Any]) -> list[Mapping[str, An
     return [pool for pool in world.pools if pool_matches(pool, selector, known)]
 
 
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Who makes RAM disks on nodes: GKE's driver by a CheckpointConfiguration, or the self-hosted
+    replicator's DaemonSet.
+
+    Attributes:
+        subject: the object.
+        path: where its node selector and tolerations stand.
+        spec: what holds the two.
+    """
+
+    subject: Subject
+    path: Path
+    spec: Mapping[str, Any]
+
+    @property
+    def selector(self) -> Mapping[str, Any]:
+        """The nodes that it serves."""
+        selector = self.spec.get("nodeSelector")
+        return selector if isinstance(selector, Mapping) else {}
+
+
+def drivers(world: World) -> list[Driver]:
+    """Everything of the cluster that makes RAM disks."""
+    found = [
+        Driver(config, ("spec",), config.spec) for config in world.all("CheckpointConfiguration")
+    ]
+    for agents in world.all("DaemonSet"):
+        annotations = agents.metadata.get("annotations") or {}
+        if annotations.get(PROVIDER) == "self-hosted":
+            template = agents.spec.get("template") or {}
+            pod = template.get("spec") or {}
+            found.append(Driver(agents, ("spec", "template", "spec"), pod))
+    return found
+
+
 def _selectors(world: World) -> Iterator[tuple[Subject, Path, Mapping[str, Any]]]:
     for flavor in world.all("ResourceFlavor"):
         yield flavor, ("spec", "nodeLabels"), flavor.spec.get("nodeLabels") or {}
-    for config in world.all("CheckpointConfiguration"):
-        yield config, ("spec", "nodeSelector"), config.spec.get("nodeSelector") or {}
+    for driver in drivers(world):
+        yield driver.subject, (*driver.path, "nodeSelector"), driver.selector
     for workload, sets in world.workloads:
         for pods in sets:
             yield workload, (*pods.path, "spec", "nodeSelector"), pods.node_selector
@@ -100,13 +138,13 @@ def tolerated(taint: Mapping[str, Any], tolerations: list[Any]) -> bool:
 
 def tolerations_cover_taints(world: World) -> Iterator[Pair]:
     """Pods, drivers and admissions get past the taints of the nodes that they are meant for."""
-    for config in world.all("CheckpointConfiguration"):
-        selector = config.spec.get("nodeSelector") or {}
-        for pool in pools_for(world, selector) if selector else []:
+    for driver in drivers(world):
+        for pool in pools_for(world, driver.selector) if driver.selector else []:
             for taint in _hard(pool.get("taints")):
-                if not tolerated(taint, config.spec.get("tolerations") or []):
+                if not tolerated(taint, driver.spec.get("tolerations") or []):
                     yield _untolerated(
-                        config, ("spec", "tolerations"), taint, f"node pool {pool.get('name')}",
+                        driver.subject, (*driver.path, "tolerations"), taint,
+                        f"node pool {pool.get('name')}",
                         "no driver lands there and pods wait in ContainerCreating",
                     )  # fmt: skip
     for workload, sets in world.workloads:
@@ -188,7 +226,7 @@ def _flavor_taints(world: World, workload: Subject, queue: Subject, pods: PodSet
 
 def checkpointing_covers_jobs(world: World) -> Iterator[Pair]:
     """A job that mounts the checkpoint volume runs only on nodes that have the driver."""
-    configs = list(world.all("CheckpointConfiguration"))
+    configs = drivers(world)
     for workload, sets in world.workloads:
         for pods in sets:
             if not pods.mounts_checkpoints:
@@ -211,13 +249,9 @@ def checkpointing_covers_jobs(world: World) -> Iterator[Pair]:
 
 
 def _uncovered(
-    world: World, workload: Subject, pods: PodSet, configs: list[Subject], path: Path
+    world: World, workload: Subject, pods: PodSet, configs: list[Driver], path: Path
 ) -> Iterator[Pair]:
-    covered = {
-        id(pool)
-        for config in configs
-        for pool in pools_for(world, config.spec.get("nodeSelector") or {})
-    }
+    covered = {id(pool) for config in configs for pool in pools_for(world, config.selector)}
     bare = [
         str(pool.get("name"))
         for pool in pools_for(world, pods.node_selector)
@@ -244,8 +278,8 @@ def checkpointing_is_disjoint(world: World) -> Iterator[Pair]:
     Two selectors are apart only if they differ in the value of a key that both have; the controller
     itself sees an overlap only once a node exists.
     """
-    for first, second in _overlap_candidates(list(world.all("CheckpointConfiguration"))):
-        a, b = (c.spec.get("nodeSelector") or {} for c in (first, second))
+    for first, second in _overlap_candidates(drivers(world)):
+        a, b = first.selector, second.selector
         if any(a[key] != b[key] for key in set(a) & set(b)):
             continue
         if world.pools:
@@ -255,24 +289,24 @@ def checkpointing_is_disjoint(world: World) -> Iterator[Pair]:
             if not both and a and b:
                 continue
         yield (
-            second,
+            second.subject,
             Finding(
                 "REF026",
                 Severity.ERROR,
-                f"its nodeSelector and that of {first.resource} can match one node: the controller "
-                "reports a Conflict and installs no driver",
+                f"its nodeSelector and that of {first.subject.resource} can match one node: the "
+                "controller reports a Conflict and installs no driver",
                 "let the selectors differ in the value of one key, such as "
                 "node.kubernetes.io/instance-type",
-                path=("spec", "nodeSelector"),
+                path=(*second.path, "nodeSelector"),
             ),
         )
 
 
-def _overlap_candidates(configs: list[Subject]) -> Iterator[tuple[Subject, Subject]]:
+def _overlap_candidates(configs: list[Driver]) -> Iterator[tuple[Driver, Driver]]:
     """Pairs that agree in every key that all configurations have; the others cannot overlap."""
-    selectors = [config.spec.get("nodeSelector") or {} for config in configs]
+    selectors = [config.selector for config in configs]
     common = set(selectors[0]).intersection(*selectors[1:]) if selectors else set()
-    parts: dict[tuple[str, ...], list[Subject]] = {}
+    parts: dict[tuple[str, ...], list[Driver]] = {}
     for config, selector in zip(configs, selectors, strict=True):
         parts.setdefault(tuple(str(selector[key]) for key in sorted(common)), []).append(config)
     for part in parts.values():

@@ -14,6 +14,7 @@ from generator.checks.pod_spec import pod_templates
 from generator.checks.structure import Path
 from generator.checks.subject import Subject
 from generator.findings import Finding, Severity
+from generator.self_hosted import CLAIM_PREFIX
 from schemas.quantity import QuantityError, parse_quantity
 
 Pair = tuple[Subject, Finding]
@@ -63,7 +64,13 @@ class PodSet:
     def mounts_checkpoints(self) -> bool:
         """Whether the pod has a multi-tier checkpointing volume."""
         return any(
-            isinstance(volume, Mapping) and (volume.get("csi") or {}).get("driver") == MTC_DRIVER
+            isinstance(volume, Mapping)
+            and (
+                (volume.get("csi") or {}).get("driver") == MTC_DRIVER
+                or str((volume.get("persistentVolumeClaim") or {}).get("claimName", "")).startswith(
+                    CLAIM_PREFIX
+                )
+            )
             for volume in self.spec.get("volumes") or []
         )
 

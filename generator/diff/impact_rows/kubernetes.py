@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from generator.diff.impact_rows.row import ANY, COMES_OR_GOES, IS_RECREATED, Row
+from generator.diff.impact_rows.row import ANY, COMES, COMES_OR_GOES, IS_RECREATED, Row
 from generator.diff.model import Impact, Verb
 
 _CQ_TYPES = "kubernetes-sigs/kueue apis/kueue/v1beta2/clusterqueue_types.go"
@@ -28,6 +28,13 @@ STORAGE_ROWS = (
                 _K8S_STORAGE,
             ),
             ("PersistentVolume", "the volume may be deleted with it", _K8S_STORAGE),
+        )
+    ),
+    *(
+        Row("", kind, "", Impact.LIVE, why, _K8S_STORAGE, COMES)
+        for kind, why in (
+            ("PersistentVolumeClaim", "pods that name it can start once it is bound"),
+            ("PersistentVolume", "the claim that it is reserved for can be bound"),
         )
     ),
     Row(

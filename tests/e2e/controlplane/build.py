@@ -83,12 +83,12 @@ def build(programs: Sequence[GoProgram], report: Callable[[str], None] = print) 
         NoGoToolchainError: something must be built and there is no Go.
         BuildError: a module is not served, or a compilation failed.
     """
-    report(forecast(programs))
     todo = missing(programs)
+    if todo and shutil.which("go") is None:
+        raise NoGoToolchainError(todo)
+    report(forecast(programs))
     if not todo:
         return
-    if shutil.which("go") is None:
-        raise NoGoToolchainError(todo)
     with _build_lock():
         for program in missing(programs):
             started = time.monotonic()

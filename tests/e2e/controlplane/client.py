@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ Manifest = dict[str, Any]
 
 FIELD_MANAGER = "stowplan-e2e"
 TIMEOUT_S = 30.0
+#: Times that a request is sent while the server answers 429.
+PATIENCE = 20
 
 
 class ApiError(Exception):
@@ -95,13 +98,7 @@ class Client:
             ApiError: any status of 400 and above.
             urllib3.exceptions.HTTPError: the server cannot be reached.
         """
-        response = self._pool.request(
-            method,
-            _with_query(path, query),
-            body=body,
-            headers={**self._headers, "Content-Type": content_type, "Accept": "application/json"},
-            retries=False,
-        )
+        response = self._send(method, _with_query(path, query), body, content_type)
         try:
             answer = json.loads(response.data)
         except ValueError:
@@ -111,6 +108,19 @@ class Client:
                 response.status, answer.get("reason", ""), answer.get("message", str(answer))
             )
         return Answer(answer, _warnings(response))
+
+    def _send(
+        self, method: str, url: str, body: bytes | None, content_type: str
+    ) -> urllib3.BaseHTTPResponse:
+        """One request, repeated while the server asks for patience (429), as after a new CRD."""
+        headers = {**self._headers, "Content-Type": content_type, "Accept": "application/json"}
+        for attempt in range(PATIENCE):
+            if attempt:
+                time.sleep(0.5)
+            response = self._pool.request(method, url, body=body, headers=headers, retries=False)
+            if response.status != 429:
+                break
+        return response
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Manifest:
         """One object; ``namespace`` is needed for a namespaced kind."""

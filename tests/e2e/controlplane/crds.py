@@ -7,6 +7,8 @@ Both come from the module folders through kustomize, as their own installation d
 from __future__ import annotations
 
 import base64
+import gzip
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,8 @@ import yaml
 from . import build
 from .client import Client, Manifest
 
-#: The CheckpointConfiguration CRD, vendored with its licence and source.
-CHECKPOINT_CRD = (
-    Path(__file__).parents[3] / "schemas/upstream/checkpointing/checkpointconfiguration.yaml"
-)
+#: The CheckpointConfiguration CRD as it is vendored, with its licence and source beside it.
+CHECKPOINT_CRD = Path(__file__).parents[3] / "schemas/upstream/originals/checkpointing-v1.json.gz"
 
 _WEBHOOK_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
@@ -53,7 +53,8 @@ def webhooks(
 
 def checkpoint_definition() -> Manifest:
     """The CRD of CheckpointConfiguration; it has no webhook."""
-    loaded: Manifest = yaml.safe_load(CHECKPOINT_CRD.read_text())
+    (definition,) = json.loads(gzip.decompress(CHECKPOINT_CRD.read_bytes()))
+    loaded: Manifest = definition
     return loaded
 
 

@@ -54,6 +54,7 @@ class Cluster:
         simulated: nodes are ours to make and to lose.
         processes: the parts that run; of an existing cluster only the proxy.
         layout: files and ports of a plane of our own.
+        created_namespaces: those that :meth:`ensure_namespace` made, in order.
     """
 
     client: Client
@@ -63,6 +64,7 @@ class Cluster:
     simulated: bool
     processes: Processes | None = field(default=None, repr=False)
     layout: parts.Layout | None = field(default=None, repr=False)
+    created_namespaces: list[str] = field(default_factory=list, repr=False)
 
     def check(self) -> None:
         """Raise when a part of our own plane has died.
@@ -99,6 +101,8 @@ class Cluster:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+        else:
+            self.created_namespaces.append(name)
         self.wait(
             lambda: self.client.find("v1", "ServiceAccount", "default", name),
             30,
@@ -178,7 +182,10 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
                 raise ProcessError(
                     f"the cluster of {kubeconfig} does not answer: {error}"
                 ) from None
-            yield Cluster(client, kubectl, "", "", False, processes)
+            cluster = Cluster(client, kubectl, "", "", False, processes)
+            yield cluster
+            for namespace in cluster.created_namespaces:
+                client.delete("v1", "Namespace", namespace)
         finally:
             processes.stop()
 

@@ -1,3 +1,5 @@
+from datetime import date
+
 import pytest
 
 from generator.checks.schema import check_schema
@@ -231,3 +233,30 @@ def test_every_rule_of_every_schema_compiles():
                     seen += 1
                     assert not isinstance(compiled(rule["rule"]), str), rule
     assert seen > 100
+
+
+@pytest.mark.parametrize("depth", [100, 300, 900])
+def test_an_object_that_nests_too_deeply_is_a_finding(depth):
+    value = None
+    for _ in range(depth):
+        value = [value]
+    findings = errors(changed(job(), ("metadata", "annotations"), {"x": value}))
+    assert {finding.rule for finding in findings} == {"SCH003"}
+
+
+@pytest.mark.parametrize(
+    ("data", "rules"),
+    [
+        ({1: "x", False: "y"}, set()),
+        ({None: "x"}, set()),
+        ({"a": b"text"}, set()),
+        ({"a": date(2026, 12, 1)}, set()),
+        ({"a": {"b", "c"}}, {"SCH003"}),
+        ({"a": float("inf")}, {"SCH003"}),
+        ({"a": 10**40}, {"SCH003"}),
+    ],
+    ids=["keys", "null key", "binary", "date", "set", "infinity", "huge"],
+)
+def test_what_only_yaml_can_say_is_judged_as_the_json_that_go_makes_of_it(data, rules):
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": data}
+    assert {finding.rule for finding in check_schema(document, VERSIONS)} == rules

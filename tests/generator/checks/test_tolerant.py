@@ -1,6 +1,9 @@
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from generator.checks.tolerant import read_documents
+from generator.findings import Severity
 
 
 def rules(text):
@@ -68,6 +71,11 @@ def test_what_is_odd_but_means_what_it_says_is_left_alone(text):
     assert rules(text) == []
 
 
+def test_a_separator_that_kubectl_still_reads_is_a_warning_only():
+    [finding] = read_documents("a: 1\n--- # next\nb: 2\n", "x.yaml").findings
+    assert finding.severity is Severity.WARNING
+
+
 def test_a_document_that_cannot_be_read_leaves_the_others():
     text = "a: 1\n---\nb: [1, 2\n---\nc: 3\n"
     read = read_documents(text, "x.yaml")
@@ -93,3 +101,36 @@ def test_no_text_raises(text):
 def test_many_faults_end_in_a_verdict_not_in_a_loop():
     text = "".join(f"- k{n}: 1\n     v: 2\n" for n in range(200))
     assert read_documents(text, "x.yaml").findings
+
+
+LINES = st.lists(
+    st.builds(
+        "{}{}".format,
+        st.sampled_from(["", " ", "  ", "   ", "    ", "\t", "\u00a0"]),
+        st.sampled_from(
+            [
+                "a: 1",
+                "- b: 2",
+                "- x",
+                "c:",
+                "---",
+                "--- x",
+                "d: |",
+                "e: [1",
+                "}",
+                "```",
+                "'q",
+                "%",
+                "",
+            ]
+        ),
+    ),
+    max_size=12,
+)
+
+
+@given(LINES)
+@settings(max_examples=300, deadline=None)
+def test_no_layout_raises_and_every_fault_has_a_line(lines):
+    read = read_documents("\n".join(lines), "x.yaml")
+    assert all(f.manifest is not None and f.fix for f in read.findings)

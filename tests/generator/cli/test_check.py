@@ -180,6 +180,9 @@ def test_several_processes_find_what_one_finds(capsys, tmp_path):
                 target.mkdir(parents=True)
                 (target / "objects.yaml").write_text(text, "utf-8")
                 count += 1
+    (tmp_path / "date.yaml").write_text(
+        "apiVersion: x.io/v1\nkind: F\nmetadata: {name: x}\nspec: {b: !!timestamp 2001-01-01}\n"
+    )
     assert count > parallel.MIN_FILES
     outputs = [
         stowplan_check(capsys, tmp_path, "--format", "json", "--jobs", jobs)[1] for jobs in (1, 2)

@@ -1,0 +1,152 @@
+"""A cluster whose RAM disks are the replicator's own: accepted, bound, scheduled, and stable."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.cli.main import main
+
+from .controlplane.client import read_manifest
+from .controlplane.kwok import add_pool, ready_nodes, tpu_v6e_pool
+from .controlplane.plane import Cluster
+from .fleets import ROOT, CompiledCluster, cluster_versions
+from .planes import Planes
+from .test_acceptance import changes_of_reapplying, namespaces
+
+pytestmark = pytest.mark.e2e
+
+CLUSTER = "tpu-v6e-docs"
+POOL = "inventory/classes/pools/v6e-4x4.yml"
+GIVEN = "      retention: ${vars:retention}\n"
+SELF_HOSTED = """      provider: self-hosted
+      agent:
+        image: registry.example/stowplan-replicator:0.1.0
+        keySecret: {name: replicator-key, key: key}
+        credentialsSecret: {name: bucket, key: account.json}
+      retention:
+        tool: replicator
+        image: registry.example/stowplan-replicator:0.1.0
+"""
+SLICES, NODES_PER_SLICE = 4, 4
+#: What the API server, kwok or a controller writes later; a second apply must leave it alone.
+WRITTEN_BY_OTHERS = frozenset({"JobSet", "ClusterQueue", "LocalQueue", "ResourceFlavor"})
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> CompiledCluster:
+    root = tmp_path_factory.mktemp("self-hosted")
+    shutil.copytree(ROOT / "inventory", root / "inventory")
+    text = (root / POOL).read_text()
+    assert GIVEN in text
+    (root / POOL).write_text(text.replace(GIVEN, SELF_HOSTED))
+    assert main(["compile", "-j", "1", "-t", CLUSTER, "-C", str(root)]) == 0
+    folder = root / "compiled" / CLUSTER
+    return CompiledCluster(CLUSTER, folder, *cluster_versions(folder))
+
+
+@pytest.fixture(scope="module")
+def cluster(fleet: CompiledCluster, planes: Planes) -> Cluster:
+    """The fleet's nodes, and its namespaces."""
+    found = planes.fresh(fleet.kueue, fleet.jobset)
+    for namespace in namespaces(fleet):
+        found.ensure_namespace(namespace)
+    pools = [tpu_v6e_pool(f"v6e-{index}", NODES_PER_SLICE) for index in range(SLICES)]
+    for pool in pools:
+        add_pool(found.client, pool)
+    expected = {name for pool in pools for name in pool.node_names()}
+    found.wait(lambda: ready_nodes(found.client) >= expected, 60, "nodes to be ready")
+    return found
+
+
+@pytest.fixture(scope="module")
+def running(fleet: CompiledCluster, cluster: Cluster) -> Cluster:
+    """Everything applied in the order of the layers."""
+    for path in fleet.files():
+        cluster.client.apply(read_manifest(path), path.read_bytes())
+    return cluster
+
+
+def test_every_file_passes_a_strict_server_side_dry_run(
+    fleet: CompiledCluster, cluster: Cluster
+) -> None:
+    refused = []
+    for path in fleet.files():
+        verdict = cluster.client.verdict(read_manifest(path), path.read_bytes())
+        if not verdict.accepted or verdict.warnings:
+            refused.append(f"{path.name}: {verdict.code} {verdict.message} {verdict.warnings}")
+    assert {read_manifest(path)["kind"] for path in fleet.files()} >= {
+        "DaemonSet", "NetworkPolicy", "PersistentVolume", "PersistentVolumeClaim", "Role",
+        "RoleBinding", "Service", "ServiceAccount",
+    }  # fmt: skip
+    assert not refused, "\n".join(refused)
+
+
+def pods(cluster: Cluster, container: str) -> list[dict[str, Any]]:
+    """Running pods with a container of this name."""
+    return [
+        pod
+        for pod in cluster.client.items("v1", "Pod")
+        if pod["spec"]["containers"][0]["name"] == container
+        and pod.get("status", {}).get("phase") == "Running"
+    ]
+
+
+def test_claims_are_bound_and_agents_run_beside_the_jobs(running: Cluster) -> None:
+    client = running.client
+
+    def bound() -> bool:
+        claims = client.items("v1", "PersistentVolumeClaim")
+        return bool(claims) and all(c.get("status", {}).get("phase") == "Bound" for c in claims)
+
+    running.wait(bound, 60, "claims to be bound")
+    nodes = SLICES * NODES_PER_SLICE
+    running.wait(lambda: len(pods(running, "agent")) == nodes, 60, "an agent on every node")
+    # Both JobSets of the fleet: two slices of four pods each.
+    running.wait(lambda: len(pods(running, "jax-tpu")) == nodes, 120, "the jobs' pods")
+    assert {pod["spec"]["nodeName"] for pod in pods(running, "agent")} == {
+        pod["spec"]["nodeName"] for pod in pods(running, "jax-tpu")
+    }
+
+
+def test_the_account_may_touch_leases_of_its_namespace_and_nothing_else(running: Cluster) -> None:
+    own = "checkpoint-replicator"
+    allowed = {
+        (verb, resource, namespace)
+        for verb in ("get", "create", "update", "delete", "list", "watch", "patch")
+        for resource in ("leases.coordination.k8s.io", "secrets", "pods", "configmaps")
+        for namespace in (own, "default")
+        if may(running, f"system:serviceaccount:{own}:{own}", verb, resource, namespace)
+    }
+    leases = "leases.coordination.k8s.io"
+    assert allowed == {("get", leases, own), ("create", leases, own), ("update", leases, own)}
+
+
+def may(cluster: Cluster, user: str, verb: str, resource: str, namespace: str) -> bool:
+    name, _, group = resource.partition(".")
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "metadata": {},
+        "spec": {
+            "user": user,
+            "resourceAttributes": {
+                "namespace": namespace, "verb": verb, "resource": name, "group": group,
+            },
+        },
+    }  # fmt: skip
+    return bool(cluster.client.create(review).body["status"]["allowed"])
+
+
+def test_a_second_apply_changes_nothing(fleet: CompiledCluster, running: Cluster) -> None:
+    drifted = []
+    for path in fleet.files():
+        manifest = read_manifest(path)
+        if manifest["kind"] in WRITTEN_BY_OTHERS:
+            continue  # test_acceptance.py holds these
+        changes = changes_of_reapplying(running, manifest, path.read_bytes(), force=True)
+        drifted += [f"{Path(path).name}: {change}" for change in changes]
+    assert not drifted, "\n".join(drifted)

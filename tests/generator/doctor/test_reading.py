@@ -1,0 +1,336 @@
+"""From a cluster to a snapshot: pages, refusals, servers that die, files that are none."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.cli.main import main
+from generator.doctor import rbac
+from generator.doctor.collect import collect
+from generator.doctor.diagnose import diagnose
+from generator.doctor.kubectl import Kubectl, NoClusterError, RefusedError
+from generator.doctor.reads import READS
+from generator.doctor.snapshot import SnapshotError, dump, kept, load
+
+from .fleet import GROUPS, healthy, wanted
+
+FAKE = """#!{python}
+import json, sys
+from pathlib import Path
+folder = Path({folder!r})
+with (folder / "calls").open("a") as calls:
+    calls.write(json.dumps(sys.argv[1:]) + "\\n")
+answer = json.loads((folder / "answer.json").read_text())
+sys.stdout.write(answer["out"])
+sys.stderr.write(answer["err"])
+sys.exit(answer["code"])
+"""
+
+
+class FakeKubectl:
+    """A program in kubectl's place that says what it is told to say, and keeps its arguments."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.program = folder / "kubectl"
+        self.program.write_text(FAKE.format(python=sys.executable, folder=str(folder)))
+        self.program.chmod(0o700)
+
+    def says(self, out: str = "", err: str = "", code: int = 0) -> Kubectl:
+        answer = {"out": out, "err": err, "code": code}
+        (self._folder / "answer.json").write_text(json.dumps(answer))
+        return Kubectl("prod", "", str(self.program), 5)
+
+    def calls(self) -> list[list[str]]:
+        return [json.loads(line) for line in (self._folder / "calls").read_text().splitlines()]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeKubectl:
+    return FakeKubectl(tmp_path)
+
+
+def test_every_call_is_a_get_with_an_explicit_context(fake: FakeKubectl) -> None:
+    assert fake.says('{"kind": "PodList"}').get("/api/v1/pods") == {"kind": "PodList"}
+    (call,) = fake.calls()
+    assert call == ["--request-timeout=5s", "--context=prod", "get", "--raw", "/api/v1/pods"]
+
+
+def test_the_current_context_is_bound_by_name(fake: FakeKubectl) -> None:
+    client = Kubectl("", "some.kubeconfig", fake.says("prod\n").program)
+    assert client.bound().context == "prod"
+    assert fake.calls() == [
+        ["--request-timeout=30s", "--kubeconfig=some.kubeconfig", "config", "current-context"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("err", "reason"),
+    [
+        ("Error from server (Forbidden): pods is forbidden: User x cannot list", "Forbidden"),
+        ("Error from server (NotFound): the server could not find it", "NotFound"),
+    ],
+)
+def test_a_refusal_carries_the_servers_reason(fake: FakeKubectl, err: str, reason: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        fake.says(err=err, code=1).get("/api/v1/pods")
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("err", "said"),
+    [
+        ("The connection to the server 127.0.0.1:9 was refused - did you", "was refused"),
+        ('error: context "x" does not exist', "get-contexts lists what there is"),
+        ("error: You must be logged in to the server (Unauthorized)", "must be logged in"),
+        ("", "ended with 1"),
+    ],
+)
+def test_no_cluster_is_said_in_one_line(fake: FakeKubectl, err: str, said: str) -> None:
+    with pytest.raises(NoClusterError, match=said) as caught:
+        fake.says(err=err, code=1).get("/version")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_answer_that_breaks_off_is_no_cluster(fake: FakeKubectl) -> None:
+    with pytest.raises(NoClusterError, match="no JSON"):
+        fake.says('{"items": [').get("/api/v1/pods")
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(NoClusterError, match="no-such-kubectl cannot be run"):
+        Kubectl("a", program="no-such-kubectl").get("/version")
+
+
+def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("generator.doctor.kubectl._GRACE_S", 0.0)
+    slow = tmp_path / "kubectl"
+    slow.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    slow.chmod(0o700)
+    with pytest.raises(NoClusterError, match="no answer within"):
+        Kubectl("a", program=str(slow), timeout_s=0.3).get("/version")
+
+
+class FakeClient:
+    """A cluster in memory; paths that ``refusals`` name are refused."""
+
+    context = "fake"
+
+    def __init__(self, refusals: dict[str, Exception] | None = None) -> None:
+        self.refusals = refusals or {}
+        self.asked: list[str] = []
+
+    def get(self, path: str) -> dict[str, Any]:
+        self._ask(path)
+        if path == "/version":
+            return {"gitVersion": "v1.36.3"}
+        if path == "/apis":
+            builtin = {
+                read.group: ["v1"] for read in READS if read.group and read.group not in GROUPS
+            }
+            served = builtin | {group: versions for group, (versions, _) in GROUPS.items()}
+            return {
+                "groups": [
+                    {"name": name, "versions": [{"version": v} for v in versions]}
+                    for name, versions in served.items()
+                ]
+            }
+        for group, (_, kinds) in GROUPS.items():
+            if path.startswith(f"/apis/{group}/"):
+                return {"resources": [{"kind": kind} for kind in kinds]}
+        raise RefusedError("NotFound", path)
+
+    def items(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+        self._ask(path)
+        return [{"metadata": {"name": path}}]
+
+    def _ask(self, path: str) -> None:
+        self.asked.append(path)
+        for part, error in self.refusals.items():
+            if part in path:
+                raise error
+
+
+def test_everything_in_the_table_is_read_and_an_absent_optional_object_is_none() -> None:
+    snapshot = collect(FakeClient())
+    assert set(snapshot.objects) == {read.key for read in READS}
+    assert snapshot.items("kueueconfig") == []
+    assert snapshot.unread == []
+
+
+def test_objects_are_read_in_the_version_that_they_are_compiled_in() -> None:
+    client = FakeClient()
+    collect(client, api_versions={"kueue.x-k8s.io": "v1beta1"})
+    assert "/apis/kueue.x-k8s.io/v1beta1/clusterqueues" in client.asked
+    other = FakeClient()
+    collect(other, api_versions={"kueue.x-k8s.io": "v1beta9"})
+    assert "/apis/kueue.x-k8s.io/v1beta2/clusterqueues" in other.asked
+
+
+def test_secrets_are_never_asked_for() -> None:
+    client = FakeClient()
+    collect(client, wanted().singles())
+    assert not [path for path in client.asked if "secret" in path.lower()]
+
+
+def test_a_refused_kind_is_noted_and_the_rest_is_read() -> None:
+    refusal = RefusedError("Forbidden", "workloads is forbidden")
+    snapshot = collect(FakeClient({"/workloads": refusal}))
+    (unread,) = snapshot.unread
+    assert (unread.key, unread.reason) == ("workloads", "Forbidden")
+    assert len(snapshot.objects) == len(READS) - 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NoClusterError("connection refused"), RefusedError("ServiceUnavailable", "etcd is away")],
+)
+def test_a_server_that_dies_half_way_ends_the_run(error: Exception) -> None:
+    with pytest.raises(NoClusterError, match=r"stopped answering on the read of workloads\.kueue"):
+        collect(FakeClient({"/workloads": error}))
+
+
+def test_a_snapshot_survives_saving_and_gives_the_same_report(tmp_path: Path) -> None:
+    snapshot = healthy()
+    snapshot.objects["nodes"].pop()
+    path = tmp_path / "seen.json"
+    path.write_text(dump(snapshot))
+    again = load(path)
+    assert again == snapshot
+    before, after = diagnose(snapshot, wanted()), diagnose(again, wanted())
+    assert after.findings == before.findings
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "no JSON"),
+        ("[]", "expected what stowplan doctor --save wrote"),
+        ('{"kind": "DoctorSnapshot", "apiVersion": "stowplan.dev/v9"}', "expected stowplan.dev/v1"),
+        ('{"kind": "DoctorSnapshot", "apiVersion": "stowplan.dev/v1alpha1"}', "damaged"),
+    ],
+)
+def test_a_file_that_is_no_snapshot_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "seen.json"
+    path.write_text(content)
+    with pytest.raises(SnapshotError, match=said):
+        load(path)
+
+
+def test_objects_that_are_none_are_refused(tmp_path: Path) -> None:
+    value = json.loads(dump(healthy()))
+    value["objects"]["nodes"] = ["pool-a-0"]
+    path = tmp_path / "seen.json"
+    path.write_text(json.dumps(value))
+    with pytest.raises(SnapshotError, match=r"objects\.nodes"):
+        load(path)
+
+
+def test_of_a_pod_only_what_is_looked_at_is_kept() -> None:
+    pod = {
+        "metadata": {"name": "p", "namespace": "n", "annotations": {"secret.test/key": "s3cret"}},
+        "spec": {
+            "nodeName": "x",
+            "containers": [{"name": "c", "args": ["--token=s3cret"], "image": "i"}],
+        },
+        "status": {"phase": "Running"},
+    }
+    small = kept("jobpods", pod)
+    assert "s3cret" not in json.dumps(small)
+    assert small["spec"] == {"nodeName": "x", "containers": [{"name": "c"}]}
+
+
+def test_arguments_named_like_credentials_become_digests_once() -> None:
+    args = ["train.py", "--api-key=s3cret", "--hf-token", "s3cret", "tokenizer=t5", "steps=10", 7]
+    small = kept("jobsets", {"metadata": {}, "spec": {"args": args}})
+    assert "s3cret" not in json.dumps(small)
+    assert small["spec"]["args"][4:] == ["tokenizer=t5", "steps=10", 7]
+    assert small["spec"]["args"][1].startswith("--api-key=sha256:")
+    assert small["spec"]["args"][2] == "--hf-token"
+    assert kept("jobsets", small) == small
+
+
+def test_kubectls_own_copy_of_an_object_is_left_out() -> None:
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": "s3cret", "a": "b"}
+    item = kept("clusterqueues", {"metadata": {"name": "q", "annotations": annotations}})
+    assert item["metadata"]["annotations"] == {"a": "b"}
+
+
+class TestRoles:
+    def test_they_only_list_and_get_and_never_touch_secrets(self) -> None:
+        for manifest in rbac.manifests(wanted().singles(), {"kind": "User", "name": "x"}):
+            for rule in manifest.get("rules", []):
+                assert set(rule["verbs"]) <= {"get", "list"}
+                assert "secrets" not in rule["resources"]
+                assert "*" not in [*rule["resources"], *rule["apiGroups"]]
+
+    def test_every_read_is_covered_where_it_is_made(self) -> None:
+        singles = wanted().singles()
+        roles = rbac.manifests(singles, {"kind": "User", "name": "x"})
+        rules = {
+            (role["metadata"].get("namespace", ""), group, resource, tuple(rule["verbs"]))
+            for role in roles
+            for rule in role.get("rules", [])
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+        }
+        for read in (*READS, *singles):
+            verbs = ("get",) if read.name else ("list",)
+            assert (read.namespace, read.group, read.plural, verbs) in rules
+
+    @pytest.mark.parametrize(
+        ("text", "subject"),
+        [
+            ("User:a@b.c", {"kind": "User", "name": "a@b.c"}),
+            ("ServiceAccount:ns/x", {"kind": "ServiceAccount", "namespace": "ns", "name": "x"}),
+        ],
+    )
+    def test_subjects_are_read(self, text: str, subject: dict[str, str]) -> None:
+        assert rbac.subject_of(text).items() >= subject.items()
+
+    @pytest.mark.parametrize("text", ["", "me", "Robot:x", "User:", "ServiceAccount:x"])
+    def test_other_subjects_are_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="expected"):
+            rbac.subject_of(text)
+
+
+def test_a_saved_file_is_readable_by_its_owner_only(tmp_path: Path, fake: FakeKubectl) -> None:
+    fake.says('{"gitVersion": "v1.36.3", "groups": [], "items": [], "metadata": {}}')
+    target = tmp_path / "seen.json"
+    main(["doctor", "--context=prod", f"--kubectl={fake.program}", f"--save={target}"])
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert load(target).context == "prod"
+
+
+DYING = """#!{python}
+import json, sys
+from pathlib import Path
+path = sys.argv[-1]
+if "nodes" in path:
+    sys.stderr.write("The connection to the server was refused - did you specify the right port?\\n")
+    sys.exit(1)
+print(json.dumps({{"gitVersion": "v1.36.3", "groups": [], "items": [], "metadata": {{}}}}))
+"""
+
+
+def test_a_server_that_dies_half_way_is_one_line_and_saves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "kubectl"
+    program.write_text(DYING.format(python=sys.executable))
+    program.chmod(0o700)
+    target = tmp_path / "seen.json"
+    code = main(["doctor", "--context=prod", f"--kubectl={program}", f"--save={target}"])
+    said = capsys.readouterr()
+    assert code == 2
+    assert said.out == ""
+    assert not target.exists()
+    last = said.err.splitlines()[-1]
+    assert "the API server stopped answering on the read of nodes" in last
+    assert last.endswith("nothing was judged")
