@@ -81,7 +81,16 @@ def _configuration(
 
 
 def _pool(source: Source, pools: Pools, log: Log) -> str | None:
-    selector = mapping(source.spec.get("nodeSelector"))
+    selector = source.spec.setdefault("nodeSelector", {})
+    known = {pool.machine.name for pool in pools.resolved.values() if pool.accelerator}
+    if MACHINE_LABEL not in selector and len(known) == 1:
+        selector[MACHINE_LABEL] = known.pop()
+        log.corrected(
+            source,
+            "its nodeSelector names no machine type, so its driver starts on nodes of any kind",
+            f"written for {selector[MACHINE_LABEL]}, the only one here with accelerators",
+            ("spec",),
+        )
     machine = str(selector.get(MACHINE_LABEL, ""))
     if not machine:
         log.missing(
@@ -93,8 +102,8 @@ def _pool(source: Source, pools: Pools, log: Log) -> str | None:
         return None
     pool = pools.on_machine(machine)
     if pool is None:
-        known = machines().get(machine)
-        shape = "TOPOLOGY:SLICES" if known and known.topologies else "NODES"
+        listed = machines().get(machine)
+        shape = "TOPOLOGY:SLICES" if listed and listed.topologies else "NODES"
         log.missing(
             f"no node pool of {machine} is known: nothing else in the files speaks of one",
             f"add --node-pool NAME={machine}:{shape}",

@@ -13,7 +13,7 @@ from typing import Any
 from generator.findings import Finding, Severity
 from generator.importing.cleaning import clean, kept
 from generator.importing.corrections import correct
-from generator.importing.draft import cluster, draft
+from generator.importing.draft import cluster, draft, option_of
 from generator.importing.options import Options, fill_placeholders
 from generator.importing.overlay import Overlay
 from generator.importing.readable import readable, versions_of
@@ -21,7 +21,7 @@ from generator.importing.residue import Path as ValuePath
 from generator.importing.residue import compare, leaves, shown
 from generator.importing.sources import Log, Reading, Source, mapping, read
 from generator.importing.target_text import target_text
-from generator.importing.trial import Trial, attempt
+from generator.importing.trial import Trial, attempt, inherited
 from generator.manifest import Manifest
 
 _SHOWN_ADDITIONS = 12
@@ -79,16 +79,22 @@ def import_manifests(paths: Sequence[str], options: Options, inventory: Path) ->
     sources, whole = _prepared(reading, options, log)
     if not sources and not log.failed:
         log.missing("no object of a training fleet is in the files", "name files that hold some")
-    if whole and sources:
-        parameters = draft(sources, reading.facts, options, log)
-    else:
-        parameters = {}
-        cluster(reading.facts, options, log)  # says what else has to be given
-    if log.failed:
-        return Import(findings=log.findings)
-    head = _head(paths, reading, inventory)
-    with tempfile.TemporaryDirectory(prefix="stowplan-import-") as scratch:
-        return _tried(Path(scratch), inventory, parameters, sources, head, options, log)
+    with tempfile.TemporaryDirectory(prefix="stowplan-import-") as folder:
+        scratch = Path(folder)
+        shared: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
+        if options.classes:
+            shared, findings = inherited(scratch, inventory, options.cluster, options.classes)
+            log.findings += findings
+        if whole and sources:
+            parameters = draft(sources, reading.facts, shared, options, log)
+        else:
+            # Says what else has to be given.
+            cluster(reading.facts, mapping(shared.get("cluster")), options, log)
+        if log.failed:
+            return Import(findings=log.findings)
+        head = _head(paths, reading, inventory)
+        return _tried(scratch, inventory, parameters, sources, head, options, log)
 
 
 def _prepared(reading: Reading, options: Options, log: Log) -> tuple[list[Source], bool]:
@@ -165,7 +171,7 @@ def _tried(
 
     trial = attempt(scratch, inventory, options.cluster, files(Overlay()))
     if trial.compiled is None:
-        log.findings += _explained(trial.findings, log, parameters, sources)
+        log.findings += _explained(trial.findings, log, sources)
         return Import(findings=log.findings)
     overlay = _overlay(sources, trial, log)
     written = files(overlay)
@@ -193,10 +199,8 @@ def _origins(sources: list[Source], log: Log) -> dict[tuple[str, ...], list[str]
     return origins
 
 
-def _explained(
-    findings: list[Finding], log: Log, parameters: dict[str, Any], sources: list[Source]
-) -> list[Finding]:
-    """Faults of the draft, with the place of the object that each comes from."""
+def _explained(findings: list[Finding], log: Log, sources: list[Source]) -> list[Finding]:
+    """Faults of the draft, with the object or the option that each comes from."""
     entries = {source.entry: source for source in sources if source.entry}
     for source in sources:
         section = SECTIONS.get(source.kind)
@@ -213,6 +217,8 @@ def _explained(
                 inventory=None,
                 manifest=log.places.find(origin.subject),
             )
+        elif option := option_of(path):
+            finding = replace(finding, message=f"{option}: {finding.message}", inventory=None)
         explained.append(finding)
     return explained
 
