@@ -17,6 +17,7 @@ _KUEUE = "Kueue, apis/kueue/v1beta2 and pkg/webhooks"
 _JOBSET = "JobSet, pkg/webhooks/jobset_webhook.go"
 _KUBERNETES = "Kubernetes API conventions"
 _OWN = "docs/design.md"
+_PLAN = "generator/build/bootstrap/plan.py"
 
 INVENTORY: tuple[Row, ...] = (
     ("INV001", "The tree and the clusters asked for exist", _E,
@@ -173,4 +174,21 @@ INVENTORY: tuple[Row, ...] = (
      "kapitan compile would add it and stowplan does not: the two would differ.",
      "Write the token as kapitan compile prints it.", "Kapitan, refs/base.py",
      "generator/checks/refs.py"),
+    ("INV100", "Names are such that GKE takes them", _W,
+     "GKE allows 40 characters for clusters and node pools, beginning with a letter. The manifests are "
+     "compiled, bootstrap/ is not; stowplan bootstrap calls it an error.",
+     "Choose a shorter name.", "GKE API reference, Cluster.name and NodePool.name", _PLAN),
+    ("INV101", "The zones of a node pool are known", _W,
+     "A TPU slice of several hosts lies in one zone, and nodes are counted by zone. The manifests are "
+     "compiled, bootstrap/ is not; stowplan bootstrap calls it an error.",
+     "Write zones: in the node pool, or nodeLocations: in the cluster.",
+     "GKE documentation, plan TPUs in GKE", _PLAN),
+    ("INV102", "Spot VMs come from no reservation", _W,
+     "Compute Engine refuses the two together. The manifests are compiled, bootstrap/ is not; "
+     "stowplan bootstrap calls it an error.",
+     "Keep spot or reservation.", "Compute Engine documentation, Spot VMs", _PLAN),
+    ("INV110", "Clusters that one ApplicationSet syncs agree on the repository", _E,
+     "An environment has one ApplicationSet, and the compiled tree has one Argo CD.",
+     "Write gitops: in a class that they share, or give one another environment.",
+     "docs/argocd.md", "generator/build/argocd/__init__.py"),
 )  # fmt: skip

@@ -12,12 +12,13 @@ import pytest
 import yaml
 
 from generator.cli.main import main
+from generator.manifest import LAYERS
 from schemas.quantity import parse_quantity
 from tests.conftest import REPOSITORY
 from tests.generator.importing.conftest import DOCUMENTS, FACTS, HERE, Imported
 
 Bring = Callable[..., Imported]
-CLUSTERS = sorted(path.stem for path in (REPOSITORY / "inventory/targets").glob("*.yml"))
+CLUSTERS = sorted(path.parent.name for path in (REPOSITORY / "compiled").glob("*/cluster.yaml"))
 DOCUMENT_OPTIONS = {
     "kueue": FACTS,
     "hotswap": (
@@ -108,10 +109,9 @@ class TestTheExampleFleet:
         source = REPOSITORY / "compiled" / cluster
         plain = bring([source], "--checkpoint-period", "500", cluster=cluster, folder="plain")
         items = []
-        for path in sorted(source.rglob("*.yaml")):
-            body = yaml.safe_load(path.read_text())
-            if isinstance(body, dict) and path.parent.name not in (cluster, "controllers"):
-                items.append(as_served(body))
+        for layer in LAYERS:
+            for path in sorted((source / layer).glob("*.yaml")):
+                items.append(as_served(yaml.safe_load(path.read_text())))
         dump = tmp_path / "dump.yaml"
         dump.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
         served = bring(
