@@ -9,8 +9,6 @@ _E, _W = Severity.ERROR, Severity.WARNING
 _TREE = "generator/inventory.py"
 _MODELS = "generator/validate.py"
 _SUMS = "generator/checks/consistency.py"
-_PROVIDERS = "generator/checks/providers.py"
-_BOOTSTRAP = "generator/build/bootstrap/plan.py"
 _QUOTAS = "generator/checks/quotas.py"
 _JOBS = "generator/checks/jobs.py"
 _RECLASS = "reclass-rs, the inventory format of Kapitan"
@@ -19,6 +17,7 @@ _KUEUE = "Kueue, apis/kueue/v1beta2 and pkg/webhooks"
 _JOBSET = "JobSet, pkg/webhooks/jobset_webhook.go"
 _KUBERNETES = "Kubernetes API conventions"
 _OWN = "docs/design.md"
+_PLAN = "generator/build/bootstrap/plan.py"
 
 INVENTORY: tuple[Row, ...] = (
     ("INV001", "The tree and the clusters asked for exist", _E,
@@ -104,13 +103,6 @@ INVENTORY: tuple[Row, ...] = (
     ("INV036", "The retention job's name fits", _E,
      "A CronJob's name has at most 52 characters.", "Shorten the configuration's name.",
      "Kubernetes, pkg/apis/batch/validation", _SUMS),
-    ("INV037", "Keys go with their provider", _E,
-     "A key of GKE's driver means nothing to the self-hosted agents, and the other way round.",
-     "Remove the key, or write the other provider.", "docs/replicator-self-hosted.md", _PROVIDERS),
-    ("INV038", "A self-hosted RAM disk fits the node's shared memory", _E,
-     "Linux makes /dev/shm half of the machine's memory.",
-     "Mount a larger tmpfs and name it in agent.nodePath, or spread the model.",
-     "Linux, Documentation/filesystems/tmpfs.rst", _SUMS),
     ("INV040", "Names beginning with system- are Kubernetes' own", _E,
      "The API server refuses such a PriorityClass.", "Choose another name.", _KUBERNETES, _QUOTAS),
     ("INV041", "One class at most is the global default", _E,
@@ -182,17 +174,21 @@ INVENTORY: tuple[Row, ...] = (
      "kapitan compile would add it and stowplan does not: the two would differ.",
      "Write the token as kapitan compile prints it.", "Kapitan, refs/base.py",
      "generator/checks/refs.py"),
-    ("INV100", "Names fit Google Cloud", _E, "gcloud and Terraform refuse longer ones.",
-     "Choose a shorter name, a letter first.", "GKE documentation, names of node pools",
-     _BOOTSTRAP),
-    ("INV101", "The zone of a node pool is known", _E,
-     "A slice of several hosts lies in one zone, and other nodes divide evenly over theirs.",
-     "Write zones: of the pool, or nodeLocations of the cluster.",
-     "GKE documentation, TPUs in GKE", _BOOTSTRAP),
-    ("INV102", "Spot VMs are not reserved", _E, "Compute Engine refuses the two together.",
-     "Keep spot or reservation.", "Compute Engine documentation, Spot VMs", _BOOTSTRAP),
-    ("INV110", "The fleet is synced from one place", _E,
-     "One ApplicationSet reads one repository, revision and folder.",
-     "Make gitops alike in every target, in a class that all share.", "docs/argocd.md",
-     "generator/build/argocd/__init__.py"),
+    ("INV100", "Names are such that GKE takes them", _W,
+     "GKE allows 40 characters for clusters and node pools, beginning with a letter. The manifests are "
+     "compiled, bootstrap/ is not; stowplan bootstrap calls it an error.",
+     "Choose a shorter name.", "GKE API reference, Cluster.name and NodePool.name", _PLAN),
+    ("INV101", "The zones of a node pool are known", _W,
+     "A TPU slice of several hosts lies in one zone, and nodes are counted by zone. The manifests are "
+     "compiled, bootstrap/ is not; stowplan bootstrap calls it an error.",
+     "Write zones: in the node pool, or nodeLocations: in the cluster.",
+     "GKE documentation, plan TPUs in GKE", _PLAN),
+    ("INV102", "Spot VMs come from no reservation", _W,
+     "Compute Engine refuses the two together. The manifests are compiled, bootstrap/ is not; "
+     "stowplan bootstrap calls it an error.",
+     "Keep spot or reservation.", "Compute Engine documentation, Spot VMs", _PLAN),
+    ("INV110", "Clusters that one ApplicationSet syncs agree on the repository", _E,
+     "An environment has one ApplicationSet, and the compiled tree has one Argo CD.",
+     "Write gitops: in a class that they share, or give one another environment.",
+     "docs/argocd.md", "generator/build/argocd/__init__.py"),
 )  # fmt: skip

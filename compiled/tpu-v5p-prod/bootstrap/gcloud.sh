@@ -131,7 +131,7 @@ fi
 # A principal names a service account of every cluster of the project: they share one workload
 # identity pool.
 step 'Roles on the buckets'
-# the driver writes backups and reads them
+# the replicator writes backups and reads them
 found="$(has_role gs://acme-training-checkpoints principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/acme-training.svc.id.goog/subject/ns/gke-managed-checkpointing/sa/gke-checkpointing-multitier-node roles/storage.objectUser)"
 if [[ "$found" != yes ]]; then
   run gcloud storage buckets add-iam-policy-binding gs://acme-training-checkpoints \
@@ -235,4 +235,4 @@ step 'JobSet and Kueue'
 if [[ -n "$cluster" || -z "$PLAN" ]]; then
   PLAN="$PLAN" bash "$here"/controllers.sh
 fi
-printf '\ndone; once the manifests are synced, each node has a driver, 5/5 Running:\n  kubectl get pod --namespace gke-managed-checkpointing\n'
+printf '\ndone; once the manifests are synced, each node has a driver (5/5):\n  kubectl get pod --namespace gke-managed-checkpointing\n'

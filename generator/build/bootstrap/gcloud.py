@@ -7,7 +7,7 @@ be a missing permission.
 
 from __future__ import annotations
 
-from generator.build.bootstrap.plan import BucketPlan, NodePoolPlan, Plan
+from generator.build.bootstrap.plan import ADDONS, BucketPlan, NodePoolPlan, Plan
 from generator.build.bootstrap.shell import Script
 
 ADDON_FIELDS = {
@@ -15,6 +15,10 @@ ADDON_FIELDS = {
     "GcsFuseCsiDriver": "addonsConfig.gcsFuseCsiDriverConfig.enabled",
 }
 """Add-on → field of ``gcloud container clusters describe``."""
+_HIERARCHY = (
+    "A hierarchical namespace makes renames of directories atomic, without which backups fail;",
+    "it cannot be turned on later.",
+)
 _BINDINGS = Script.quoted(
     "--flatten=bindings[].members",
     "--format=csv[no-heading](bindings.role,bindings.members,bindings.condition.title)",
@@ -45,10 +49,11 @@ def files(plan: Plan) -> dict[str, str]:
         f'  PLAN="$PLAN" {script.quoted("bash", script.beside("controllers.sh"))}',
         "fi",
     )
-    script.lines(
-        "printf '\\ndone; once the manifests are synced, each node has a driver, 5/5 Running:\\n"
-        "  kubectl get pod --namespace gke-managed-checkpointing\\n'"
-    )
+    if ADDONS[0] in plan.addons:
+        script.lines(
+            "printf '\\ndone; once the manifests are synced, each node has a driver (5/5):\\n"
+            "  kubectl get pod --namespace gke-managed-checkpointing\\n'"
+        )
     return {"gcloud.sh": script.text()}
 
 
@@ -159,9 +164,7 @@ def _bucket(script: Script, plan: Plan, bucket: BucketPlan) -> None:
     if bucket.create:
         script.step(
             f"Bucket {bucket.name}",
-            "A hierarchical namespace makes renames of directories atomic, without which backups "
-            "fail;",
-            "it cannot be turned on later.",
+            *(_HIERARCHY if bucket.hierarchical else ()),
         )
         script.capture(
             "found", "gcloud", "storage", "buckets", "list", f"--project={plan.project}",
@@ -171,7 +174,8 @@ def _bucket(script: Script, plan: Plan, bucket: BucketPlan) -> None:
             '[[ -z "$found" ]]',
             "gcloud", "storage", "buckets", "create", url, f"--project={plan.project}",
             f"--location={bucket.location}", "--uniform-bucket-level-access",
-            "--enable-hierarchical-namespace", "--public-access-prevention",
+            *(("--enable-hierarchical-namespace",) if bucket.hierarchical else ()),
+            "--public-access-prevention",
             f"--soft-delete-duration={bucket.soft_delete_days * 86400}s",
         )  # fmt: skip
         script.lines(
@@ -182,10 +186,10 @@ def _bucket(script: Script, plan: Plan, bucket: BucketPlan) -> None:
     else:
         script.step(f"Bucket {bucket.name}", f"It is made by the bootstrap of {bucket.created_by}.")
     indent = "  " if bucket.create else ""
-    for what, field in (
-        ("hierarchical namespace", "hierarchicalNamespace.enabled"),
-        ("uniform access", "iamConfiguration.uniformBucketLevelAccess.enabled"),
-    ):
+    facts = [("uniform access", "iamConfiguration.uniformBucketLevelAccess.enabled")]
+    if bucket.hierarchical:
+        facts.insert(0, ("hierarchical namespace", "hierarchicalNamespace.enabled"))
+    for what, field in facts:
         script.capture(
             "found", "gcloud", "storage", "buckets", "describe", url, "--raw",
             f"--format=value({field})", indent=indent,

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from generator.build import retention
-from generator.fleet import Fleet, Pool
+from generator.fleet import Fleet, Pool, RamDisk
 from generator.problems import Problem
 from generator.retention import job_names
+from generator.self_hosted import ACCOUNT
 from schemas.catalog import Accelerator
 from schemas.inventory.base import Taint
 from schemas.inventory.buckets import BucketSettings
@@ -71,6 +72,7 @@ class BucketPlan:
         create: whether this cluster's bootstrap makes it; otherwise it only checks it.
         created_by: the cluster that makes it.
         soft_delete_days: how long deleted objects can be brought back.
+        hierarchical: whether it needs a hierarchical namespace.
     """
 
     name: str
@@ -78,6 +80,7 @@ class BucketPlan:
     create: bool
     created_by: str
     soft_delete_days: int
+    hierarchical: bool
 
 
 @dataclass(frozen=True)
@@ -149,13 +152,22 @@ def plan(fleet: Fleet) -> Plan:
         subnetwork=cluster.subnetwork,
         system_nodes=cluster.system_nodes,
         node_service_account=cluster.node_service_account,
-        addons=ADDONS if fleet.ram_disks else (),
+        addons=_addons(fleet),
         pools=tuple(_pool(fleet, pool) for pool in fleet.pools.values()),
         buckets=tuple(_bucket(fleet, name) for name in _bucket_names(fleet)),
         bindings=tuple(_bindings(fleet)),
         jobset=cluster.versions.jobset,
         kueue=cluster.versions.kueue,
     )
+
+
+def _addons(fleet: Fleet) -> tuple[str, ...]:
+    """The driver's add-ons; only Cloud Storage FUSE where nothing but a retention job wants it."""
+    disks = list(fleet.ram_disks.values())
+    if any(not disk.self_hosted for disk in disks):
+        return ADDONS
+    mounts = any(disk.spec.retention.tool == "backup-warden" for disk in disks)
+    return ADDONS[1:] if mounts else ()
 
 
 def _zones(fleet: Fleet, pool: Pool) -> tuple[str, ...]:
@@ -190,6 +202,10 @@ def _bucket_names(fleet: Fleet) -> list[str]:
     return sorted({disk.spec.bucket for disk in fleet.ram_disks.values()})
 
 
+def _disks_on(fleet: Fleet, bucket: str) -> list[RamDisk]:
+    return [disk for disk in fleet.ram_disks.values() if disk.spec.bucket == bucket]
+
+
 def _bucket(fleet: Fleet, name: str) -> BucketPlan:
     cluster = fleet.spec.cluster
     settings = fleet.spec.buckets.get(name, BucketSettings())
@@ -200,6 +216,7 @@ def _bucket(fleet: Fleet, name: str) -> BucketPlan:
         create=owner == cluster.name,
         created_by=owner,
         soft_delete_days=settings.soft_delete_days,
+        hierarchical=any(not disk.self_hosted for disk in _disks_on(fleet, name)),
     )
 
 
@@ -213,14 +230,14 @@ def _bindings(fleet: Fleet) -> Iterator[Binding]:
     )
     node = cluster.node_service_account or f"{project.number}-compute@developer.gserviceaccount.com"
     for bucket in _bucket_names(fleet):
-        namespace, account = AGENT
-        yield Binding(
-            bucket,
-            "checkpointing-agent",
-            f"{identities}/ns/{namespace}/sa/{account}",
-            USER,
-            "the driver writes backups and reads them",
-        )
+        for key, (namespace, account) in _writers(fleet, bucket).items():
+            yield Binding(
+                bucket,
+                key,
+                f"{identities}/ns/{namespace}/sa/{account}",
+                USER,
+                "the replicator writes backups and reads them",
+            )
         yield Binding(
             bucket,
             "nodes",
@@ -236,6 +253,21 @@ def _bindings(fleet: Fleet) -> Iterator[Binding]:
                 USER if deletes else VIEWER,
                 "retention deletes old backups" if deletes else "retention lists old backups",
             )
+
+
+def _writers(fleet: Fleet, bucket: str) -> dict[str, tuple[str, str]]:
+    """Key of the binding → namespace and service account of what writes backups to a bucket.
+
+    Agents of the self-hosted replicator with credentials of their own need no role here.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for disk in _disks_on(fleet, bucket):
+        agent = disk.spec.agent
+        if not disk.self_hosted:
+            found["checkpointing-agent"] = AGENT
+        elif agent is not None and agent.credentials_secret is None:
+            found[f"replicator-{agent.namespace}"] = (agent.namespace, ACCOUNT)
+    return found
 
 
 def _retention(fleet: Fleet, bucket: str) -> dict[str, bool]:

@@ -245,23 +245,15 @@ def _address(bucket: BucketPlan) -> str:
 def _bucket(bucket: BucketPlan) -> Block:
     labels = (_BUCKET, identifier(bucket.name))
     if not bucket.create:
-        condition = Reference("try(self.hierarchical_namespace[0].enabled, false)")
-        check = Block(
-            "postcondition",
-            (
-                ("condition", condition),
-                (
-                    "error_message",
-                    f"Bucket {bucket.name} has no hierarchical namespace: every backup would fail.",
-                ),
-            ),
-        )
+        checks: Body = (Block("lifecycle", (_hierarchy_check(bucket),)),)
         return Block(
             "data",
-            (("name", bucket.name), Block("lifecycle", (check,))),
+            (("name", bucket.name), *(checks if bucket.hierarchical else ())),
             labels,
             (f"Made by the bootstrap of {bucket.created_by}.",),
         )
+    hierarchy = (_enabled("hierarchical_namespace"),) if bucket.hierarchical else ()
+    note = "A hierarchical namespace cannot be turned on later: a change makes a new bucket."
     return Block(
         "resource",
         (
@@ -269,7 +261,7 @@ def _bucket(bucket: BucketPlan) -> Block:
             ("location", bucket.location),
             ("uniform_bucket_level_access", True),
             ("public_access_prevention", "enforced"),
-            _enabled("hierarchical_namespace"),
+            *hierarchy,
             Block(
                 "soft_delete_policy",
                 (("retention_duration_seconds", bucket.soft_delete_days * 86400),),
@@ -277,5 +269,16 @@ def _bucket(bucket: BucketPlan) -> Block:
             Block("lifecycle", (("prevent_destroy", True),)),
         ),
         labels,
-        ("A hierarchical namespace cannot be turned on later: a change makes a new bucket.",),
+        (note,) if bucket.hierarchical else (),
+    )
+
+
+def _hierarchy_check(bucket: BucketPlan) -> Block:
+    message = f"Bucket {bucket.name} has no hierarchical namespace: every backup would fail."
+    return Block(
+        "postcondition",
+        (
+            ("condition", Reference("try(self.hierarchical_namespace[0].enabled, false)")),
+            ("error_message", message),
+        ),
     )

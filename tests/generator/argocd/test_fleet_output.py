@@ -67,10 +67,8 @@ def test_a_fleet_without_gitops_has_no_such_folder(fleet: Fleet) -> None:
     text = (fleet.root / "inventory/classes/common.yml").read_text()
     start, end = text.index("  gitops:"), text.index("  vars:")
     fleet.write("classes/common.yml", text[:start] + text[end:])
-    fleet.edit("targets/shared-dev.yml", "  gitops:\n    tool: flux\n", "")
     assert fleet.compile().code == 0
     assert not (fleet.root / "compiled/argocd").exists()
-    assert not (fleet.root / "compiled/shared-dev/flux").exists()
 
 
 def test_files_of_others_are_kept_and_reported(fleet: Fleet) -> None:
@@ -153,6 +151,19 @@ def test_the_memory_of_an_older_version_only_costs_time(fleet: Fleet) -> None:
 
 
 class TestFlux:
+    @pytest.fixture(autouse=True)
+    def synced_by_flux(self, fleet: Fleet) -> None:
+        text = "parameters:\n  gitops:\n    tool: flux\n"
+        fleet.edit("targets/shared-dev.yml", "parameters:\n", text)
+
+    def test_going_back_to_argo_cd_takes_its_objects_along(self, fleet: Fleet) -> None:
+        fleet.compile()
+        assert (fleet.root / "compiled/shared-dev/flux").exists()
+        fleet.edit("targets/shared-dev.yml", "    tool: flux\n", "    tool: argocd\n")
+        fleet.compile()
+        assert not (fleet.root / "compiled/shared-dev/flux").exists()
+        assert b"shared-dev" in fleet.compiled["argocd/applicationset-fleet-dev.yaml"]
+
     def test_its_cluster_is_not_argo_cds(self, fleet: Fleet) -> None:
         fleet.compile()
         for path, data in fleet.compiled.items():

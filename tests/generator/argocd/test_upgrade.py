@@ -97,6 +97,7 @@ def test_the_sync_asks_before_it_deletes_and_then_makes_the_new_one_in_the_same_
 
 
 def test_under_flux_a_person_deletes_the_old_one(fleet: Fleet) -> None:
+    fleet.edit("targets/shared-dev.yml", "parameters:\n", "parameters:\n  gitops: {tool: flux}\n")
     fleet.compile()
     body = fleet.object("shared-dev", "CheckpointConfiguration")
     assert body["metadata"]["annotations"]["kustomize.toolkit.fluxcd.io/prune"] == "disabled"

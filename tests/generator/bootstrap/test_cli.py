@@ -147,3 +147,56 @@ def test_a_name_that_google_cloud_refuses_is_named(fleet: Fleet) -> None:
     answer = fleet.run("bootstrap", "tpu-v5p-prod")
     assert answer.code == 1
     assert "41 characters, GKE allows 40" in answer.err
+
+
+SELF_HOSTED = """      provider: self-hosted
+      agent:
+        image: ${vars:registry}/stowplan-replicator:0.1.0
+        keySecret: {name: replicator-key, key: shared}
+%s      retention:
+        tool: replicator
+        image: ${vars:registry}/stowplan-replicator:0.1.0
+"""
+CREDENTIALS = "        credentialsSecret: {name: bucket, key: json}\n"
+
+
+@pytest.mark.parametrize(("more", "agents"), [("", 1), (CREDENTIALS, 0)])
+def test_the_self_hosted_replicator_needs_no_add_on_and_only_its_own_role(
+    fleet: Fleet, more: str, agents: int
+) -> None:
+    fleet.edit(
+        "classes/pools/v6e-4x4.yml", "      retention: ${vars:retention}\n", SELF_HOSTED % more
+    )
+    fleet.edit("classes/common.yml", "createdBy: tpu-v5p-prod", "createdBy: tpu-v6e-docs")
+    answer = fleet.run("bootstrap", "tpu-v6e-docs")
+    assert answer.code == 0, answer.err
+    assert "HighScaleCheckpointing" not in answer.out
+    assert "GcsFuseCsiDriver" not in answer.out
+    assert "hierarchical" not in answer.out
+    assert "gke-managed-checkpointing" not in answer.out
+    role = (
+        "/ns/checkpoint-replicator/sa/checkpoint-replicator \\\n    --role=roles/storage.objectUser"
+    )
+    assert answer.out.count(role) == agents
+    tf = fleet.run("bootstrap", "tpu-v6e-docs", "--format", "terraform")
+    assert "hierarchical_namespace" not in tf.out
+    assert "addons_config" not in tf.out
+
+
+def test_its_kinds_are_allowed_to_argo_cd_only_where_it_is_used(fleet: Fleet) -> None:
+    fleet.edit(
+        "classes/pools/v6e-4x4.yml", "      retention: ${vars:retention}\n", SELF_HOSTED % ""
+    )
+    assert fleet.compile().code == 0
+    kinds = {
+        env: {
+            entry["kind"]
+            for scope in ("cluster", "namespace")
+            for entry in yaml.safe_load(fleet.compiled[f"argocd/appproject-fleet-{env}.yaml"])[
+                "spec"
+            ][f"{scope}ResourceWhitelist"]
+        }
+        for env in ("dev", "prod")
+    }
+    assert {"DaemonSet", "RoleBinding", "PersistentVolume"} <= kinds["dev"]
+    assert not {"DaemonSet", "RoleBinding", "PersistentVolume"} & kinds["prod"]

@@ -12,14 +12,13 @@ import pytest
 import yaml
 
 from generator.cli.main import main
+from generator.manifest import LAYERS
 from schemas.quantity import parse_quantity
 from tests.conftest import REPOSITORY
 from tests.generator.importing.conftest import DOCUMENTS, FACTS, HERE, Imported
 
 Bring = Callable[..., Imported]
 CLUSTERS = sorted(path.parent.name for path in (REPOSITORY / "compiled").glob("*/cluster.yaml"))
-LAYERS = ("queueing", "checkpointing", "workloads")
-"""What a cluster reads; bootstrap/ and flux/ are made for others from what the import asks for."""
 DOCUMENT_OPTIONS = {
     "kueue": FACTS,
     "hotswap": (
@@ -92,29 +91,27 @@ def renamed(body: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 class TestTheExampleFleet:
     def test_compiles_to_the_same_files(self, bring: Bring, cluster: str) -> None:
         source = REPOSITORY / "compiled" / cluster
-        mine = bring(read_by(cluster), "--checkpoint-period", "500", cluster=cluster)
+        mine = bring([source], "--checkpoint-period", "500", cluster=cluster)
         assert mine.answer.code == 0
-        assert mine.files == inventory_of(cluster)
+        assert mine.files == [f"inventory/targets/{cluster}.yml"]
         assert main(["compile", "-q", "-C", str(mine.root)]) == 0
-        made = mine.root / "compiled" / cluster
-        for path in files_of(source):
-            copy_of = made / path.relative_to(source)
-            assert without_comments(copy_of) == without_comments(path), path.name
-        assert [p.name for p in files_of(made)] == [p.name for p in files_of(source)]
+        for path in source.rglob("*.yaml"):
+            made = mine.root / "compiled" / cluster / path.relative_to(source)
+            assert without_comments(made) == without_comments(path), path.name
+        assert sorted(p.name for p in (mine.root / "compiled" / cluster).rglob("*.yaml")) == sorted(
+            p.name for p in source.rglob("*.yaml")
+        )
 
     def test_comes_out_of_a_running_cluster_alike(
         self, bring: Bring, cluster: str, tmp_path: Path
     ) -> None:
         """kubectl get -o yaml: one List, with what the API server and controllers wrote."""
         source = REPOSITORY / "compiled" / cluster
-        plain = bring(
-            read_by(cluster), "--checkpoint-period", "500", cluster=cluster, folder="plain"
-        )
-        items = [
-            as_served(yaml.safe_load(path.read_text()))
-            for path in files_of(source)
-            if path.parent != source
-        ]
+        plain = bring([source], "--checkpoint-period", "500", cluster=cluster, folder="plain")
+        items = []
+        for layer in LAYERS:
+            for path in sorted((source / layer).glob("*.yaml")):
+                items.append(as_served(yaml.safe_load(path.read_text())))
         dump = tmp_path / "dump.yaml"
         dump.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
         served = bring(
@@ -122,29 +119,8 @@ class TestTheExampleFleet:
         )
         assert served.answer.code == 0
         assert "status" in served.answer.err
-        assert served.files == inventory_of(cluster)
+        assert served.files == [f"inventory/targets/{cluster}.yml"]
         assert served.target == plain.target
-
-
-def read_by(cluster: str) -> list[Path]:
-    """The facts and the layers of a compiled cluster."""
-    source = REPOSITORY / "compiled" / cluster
-    return [source / "cluster.yaml", *(source / layer for layer in LAYERS)]
-
-
-def inventory_of(cluster: str) -> list[str]:
-    """What the import of a compiled cluster writes: annotations for Flux go into an overlay."""
-    by_flux = (REPOSITORY / "compiled" / cluster / "flux").exists()
-    overlay = [f"inventory/overlays/{cluster}.jsonnet"] if by_flux else []
-    return [*overlay, f"inventory/targets/{cluster}.yml"]
-
-
-def files_of(folder: Path) -> list[Path]:
-    """The files of :func:`read_by` below a compiled cluster's folder, sorted."""
-    return [
-        folder / "cluster.yaml",
-        *(path for layer in LAYERS for path in sorted((folder / layer).rglob("*.yaml"))),
-    ]
 
 
 def without_comments(path: Path) -> str:

@@ -14,7 +14,7 @@ data "google_storage_bucket" "acme-training-checkpoints" {
   }
 }
 
-# The driver writes backups and reads them.
+# The replicator writes backups and reads them.
 resource "google_storage_bucket_iam_member" "acme-training-checkpoints-checkpointing-agent" {
   bucket     = data.google_storage_bucket.acme-training-checkpoints.name
   role       = "roles/storage.objectUser"
