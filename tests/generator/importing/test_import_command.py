@@ -313,6 +313,17 @@ class TestWhatIsLeftOut:
         assert "compile makes as well: Namespace team" in answer.err
         assert "in a cluster it is a new object" in answer.err
 
+    def test_what_is_true_of_many_objects_is_said_once(self, bring: Bring, write: Write) -> None:
+        many = "---\n".join(
+            JOB.replace("name: train,", f"name: train-{n}, uid: u{n},") for n in range(6)
+        )
+        answer = bring([write(many)], *FACTS, *POOL).answer
+        assert answer.code == 0
+        said = [line for line in answer.err.splitlines() if "metadata.uid" in line]
+        assert len(said) == 1
+        assert said[0].endswith("(and the same of 5 more objects)")
+        assert answer.err.count("in a cluster it is a new object") == 1
+
 
 class TestTheFileThatIsWritten:
     def test_it_says_where_each_entry_came_from(self, bring: Bring, write: Write) -> None:
