@@ -81,7 +81,7 @@ class TestWhatIsMissing:
     def test_placeholders_are_named_with_their_places(self, bring: Bring) -> None:
         mine = bring([DOCUMENTS / "hotswap.yaml"], *FACTS, *POOL)
         assert mine.answer.code == 1
-        assert "hotswap.yaml:45:15: error IMP005" in mine.answer.err
+        assert "hotswap.yaml:45:15: error IMP004" in mine.answer.err
         assert "add --set OUTPUT_BUCKET=VALUE" in mine.answer.err
 
     def test_a_queue_that_is_in_no_file(self, bring: Bring, write: Write) -> None:
@@ -134,7 +134,7 @@ class TestWhatIsMissing:
             "30",
         )
         mine = bring([write(text)], *options)
-        assert "given.yaml:7:3: error IMP005" in mine.answer.err
+        assert "given.yaml:7:3: error IMP004" in mine.answer.err
         assert "add --ram-disk v6e=SIZE" in mine.answer.err
         mine = bring([write(text)], *options, "--ram-disk", "v6e=200Gi")
         assert mine.answer.code == 0
@@ -303,7 +303,7 @@ class TestWhatIsLeftOut:
         mine = bring(
             [write(JOB.replace("spec:\n  f", "spec:\n  suspend: true\n  f", 1))], *FACTS, *POOL
         )
-        assert "given.yaml:5:3: warning IMP002: JobSet team/train: spec.suspend is left out" in (
+        assert "given.yaml:5:3: warning IMP001: JobSet team/train: spec.suspend is left out" in (
             mine.answer.err
         )
 
