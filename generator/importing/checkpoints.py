@@ -69,15 +69,21 @@ def _configuration(
     if spec.get("enableExternalJaxProcessIds"):
         entry["enableExternalJaxProcessIds"] = True
     notes = {k.removeprefix(_OWN): str(v) for k, v in source.annotations.items() if _OWN in k}
-    if notes.get("driver-epoch", "1") != "1":
-        entry["driverEpoch"] = int(notes["driver-epoch"])
-    peers = int(notes.get("peers", "1"))
+    epoch, peers = _number(notes, "driver-epoch", 1), _number(notes, "peers", 1)
+    if epoch != 1:
+        entry["driverEpoch"] = epoch
     entry |= _sizes(source, name, pools, pool, peers, notes, options, log)
     if peers != 1:
         entry["peers"] = peers
     entry["backup"] = _backup(source, sources, notes, options, log)
     entry["retention"] = _retention(source, name, sources, log)
     return entry
+
+
+def _number(notes: dict[str, str], key: str, otherwise: int) -> int:
+    """A whole number that compile wrote as an annotation."""
+    text = notes.get(key, "")
+    return int(text) if text.isdigit() else otherwise
 
 
 def _pool(source: Source, pools: Pools, log: Log) -> str | None:
@@ -201,7 +207,7 @@ def _backup(
         ("backup-interval-minutes", "intervalMinutes"),
         ("backup-interval-steps", "intervalSteps"),
     ):
-        if key in notes:
+        if notes.get(key, "").isdigit():
             return {field: int(notes[key])}
     if options.backup_minutes is not None:
         return {"intervalMinutes": options.backup_minutes}

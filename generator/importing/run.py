@@ -14,6 +14,7 @@ from generator.findings import Finding, Severity
 from generator.importing.cleaning import clean, kept
 from generator.importing.corrections import correct
 from generator.importing.draft import cluster, draft, option_of
+from generator.importing.folding import folded
 from generator.importing.options import Options, fill_placeholders
 from generator.importing.overlay import Overlay
 from generator.importing.readable import readable, versions_of
@@ -74,6 +75,12 @@ def import_manifests(paths: Sequence[str], options: Options, inventory: Path) ->
     Raises:
         NothingToReadError: a path does not exist, or there is nothing to read.
     """
+    result = _imported(paths, options, inventory)
+    result.findings = folded(result.findings)
+    return result
+
+
+def _imported(paths: Sequence[str], options: Options, inventory: Path) -> Import:
     log = Log(options.cluster)
     reading = read(paths, log)
     sources, whole = _prepared(reading, options, log)
@@ -246,7 +253,7 @@ def _overlay(sources: list[Source], trial: Trial, log: Log) -> Overlay:
             place = log.places.find(source.subject)
             overlay.objects.append((f"from {place}", source.body))
             log.add(
-                "IMP007", Severity.NOTE, "kept as it is in the overlay: the inventory makes none",
+                "IMP006", Severity.NOTE, "kept as it is in the overlay: the inventory makes none",
                 source=source,
             )  # fmt: skip
             continue
@@ -267,7 +274,7 @@ def _residue(
         overlay.patches[built.resource] = residue.patches
         named = ", ".join(dict.fromkeys(_short(path) for path, _ in residue.patches))
         log.add(
-            "IMP007", Severity.NOTE,
+            "IMP006", Severity.NOTE,
             f"kept through the overlay, since the inventory has no field for it: {named}",
             source=source, path=_source_path(residue.patches[0][0], source),
         )  # fmt: skip
@@ -284,16 +291,17 @@ def _say_additions(
 ) -> None:
     """What compile writes beyond the sources: the same for several objects is said once."""
     for text, places in additions.items():
-        others = ", ".join(source.resource for source in places[1:])
-        also = f" (and to {others})" if others else ""
-        log.add("IMP008", Severity.NOTE, f"compile adds {text}{also}", source=places[0])
+        others = [source.resource for source in places[1:]]
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        also = f" (and to {', '.join(others[:3])}{more})" if others else ""
+        log.add("IMP007", Severity.NOTE, f"compile adds {text}{also}", source=places[0])
     extra = [
         manifest.resource
         for manifest in trial.before
         if not any(_match(source, [manifest]) for source in sources)
     ]
     if extra:
-        log.add("IMP008", Severity.NOTE, f"compile makes as well: {', '.join(extra)}")
+        log.add("IMP007", Severity.NOTE, f"compile makes as well: {', '.join(extra)}")
     moved: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
         built = _match(source, trial.before)

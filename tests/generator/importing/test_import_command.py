@@ -81,7 +81,7 @@ class TestWhatIsMissing:
     def test_placeholders_are_named_with_their_places(self, bring: Bring) -> None:
         mine = bring([DOCUMENTS / "hotswap.yaml"], *FACTS, *POOL)
         assert mine.answer.code == 1
-        assert "hotswap.yaml:45:15: error IMP005" in mine.answer.err
+        assert "hotswap.yaml:45:15: error IMP004" in mine.answer.err
         assert "add --set OUTPUT_BUCKET=VALUE" in mine.answer.err
 
     def test_a_queue_that_is_in_no_file(self, bring: Bring, write: Write) -> None:
@@ -134,7 +134,7 @@ class TestWhatIsMissing:
             "30",
         )
         mine = bring([write(text)], *options)
-        assert "given.yaml:7:3: error IMP005" in mine.answer.err
+        assert "given.yaml:7:3: error IMP004" in mine.answer.err
         assert "add --ram-disk v6e=SIZE" in mine.answer.err
         mine = bring([write(text)], *options, "--ram-disk", "v6e=200Gi")
         assert mine.answer.code == 0
@@ -303,7 +303,7 @@ class TestWhatIsLeftOut:
         mine = bring(
             [write(JOB.replace("spec:\n  f", "spec:\n  suspend: true\n  f", 1))], *FACTS, *POOL
         )
-        assert "given.yaml:5:3: warning IMP002: JobSet team/train: spec.suspend is left out" in (
+        assert "given.yaml:5:3: warning IMP001: JobSet team/train: spec.suspend is left out" in (
             mine.answer.err
         )
 
@@ -312,6 +312,17 @@ class TestWhatIsLeftOut:
         assert "pod automountServiceAccountToken: false" in answer.err
         assert "compile makes as well: Namespace team" in answer.err
         assert "in a cluster it is a new object" in answer.err
+
+    def test_what_is_true_of_many_objects_is_said_once(self, bring: Bring, write: Write) -> None:
+        many = "---\n".join(
+            JOB.replace("name: train,", f"name: train-{n}, uid: u{n},") for n in range(6)
+        )
+        answer = bring([write(many)], *FACTS, *POOL).answer
+        assert answer.code == 0
+        said = [line for line in answer.err.splitlines() if "metadata.uid" in line]
+        assert len(said) == 1
+        assert said[0].endswith("(and the same of 5 more objects)")
+        assert answer.err.count("in a cluster it is a new object") == 1
 
 
 class TestTheFileThatIsWritten:
