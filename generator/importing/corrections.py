@@ -12,7 +12,6 @@ from typing import Any
 
 from generator.importing.sources import Log, Source, ValuePath, entries, mapping
 from schemas.catalog import MACHINE_LABEL, mistaken_names
-from schemas.manifests.checkpointing import CSI_DRIVER
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -276,24 +275,6 @@ def _text(source: Source, log: Log, value: Any, path: ValuePath) -> str:
     return text
 
 
-def _phase_one_driver(source: Source, log: Log) -> None:
-    """xpk writes the driver of the first generation where only a RAM disk was asked for."""
-    for index, job in enumerate(entries(source.spec.get("replicatedJobs"))):
-        pod = mapping(
-            mapping(mapping(mapping(job.get("template")).get("spec")).get("template")).get("spec")
-        )
-        for volume in entries(pod.get("volumes")):
-            driver = mapping(volume.get("csi")).get("driver")
-            if isinstance(driver, str) and driver.startswith("phase1-checkpoint."):
-                log.dropped(
-                    source,
-                    f"{driver} is a RAM disk without peers and backups; it is kept as it is",
-                    f"for multi-tier checkpointing the driver is {CSI_DRIVER}",
-                    ("spec", "replicatedJobs", index, "template", "spec", "template", "spec"),
-                    loud=True,
-                )
-
-
 Correction = Callable[[Source, Log], None]
 
 CORRECTIONS: dict[str, tuple[Correction, ...]] = {
@@ -311,6 +292,6 @@ CORRECTIONS: dict[str, tuple[Correction, ...]] = {
     "LocalQueue": (_in_default,),
     "JobSet": (
         _in_default, _queue_annotation, _template_labels, _time_to_live, _rule_names,
-        _pods, _phase_one_driver,
+        _pods,
     ),
 }  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 from generator.build.metadata import MANAGED_BY
 from generator.build.namespaces import BUILT_IN
+from generator.findings import Severity
 from generator.importing.pools import Pools, node_labels
 from generator.importing.sources import Log, Source, by_kind, entries, mapping, texts
 
@@ -192,12 +193,13 @@ def _local_queues(sources: list[Source], log: Log) -> tuple[dict[str, Any], set[
             }  # fmt: skip
             known = queues[source.name]
         elif {k: v for k, v in known.items() if k != "namespaces"} != rest:
-            log.dropped(
-                source,
+            log.add(
+                "IMP006",
+                Severity.WARNING,
                 "another namespace has a queue of this name with another ClusterQueue; the "
                 "inventory has one entry for a name, so this one goes into the overlay",
                 "rename one of them",
-                loud=True,
+                source,
             )
             continue
         known["namespaces"].append(source.namespace)

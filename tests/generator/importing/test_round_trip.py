@@ -313,7 +313,7 @@ class TestXpk:
             "'64GiB' is no quantity",
             "imagePullSecrets names no Secret",
             "a finished job that Git still holds is made again",
-            "phase1-checkpoint.csi.storage.gke.io is a RAM disk without peers",
+            "no driver is called phase1-checkpoint.csi.storage.gke.io",
             "SEC001",
         ):
             assert said in answer.err
