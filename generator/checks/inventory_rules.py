@@ -175,12 +175,12 @@ INVENTORY: tuple[Row, ...] = (
      "Write the token as kapitan compile prints it.", "Kapitan, refs/base.py",
      "generator/checks/refs.py"),
     ("INV100", "Names are such that GKE takes them", _W,
-     "GKE allows 40 characters for clusters and node pools, beginning with a letter. The manifests are "
-     "compiled, bootstrap/ is not; stowplan bootstrap calls it an error.",
+     "GKE allows 40 characters for clusters and node pools, beginning with a letter. The manifests "
+     "are compiled, bootstrap/ is not; stowplan bootstrap calls it an error.",
      "Choose a shorter name.", "GKE API reference, Cluster.name and NodePool.name", _PLAN),
     ("INV101", "The zones of a node pool are known", _W,
-     "A TPU slice of several hosts lies in one zone, and nodes are counted by zone. The manifests are "
-     "compiled, bootstrap/ is not; stowplan bootstrap calls it an error.",
+     "A TPU slice of several hosts lies in one zone, and nodes are counted by zone. The manifests "
+     "are compiled, bootstrap/ is not; stowplan bootstrap calls it an error.",
      "Write zones: in the node pool, or nodeLocations: in the cluster.",
      "GKE documentation, plan TPUs in GKE", _PLAN),
     ("INV102", "Spot VMs come from no reservation", _W,
