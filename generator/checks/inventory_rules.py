@@ -9,6 +9,7 @@ _E, _W = Severity.ERROR, Severity.WARNING
 _TREE = "generator/inventory.py"
 _MODELS = "generator/validate.py"
 _SUMS = "generator/checks/consistency.py"
+_PROVIDERS = "generator/checks/providers.py"
 _QUOTAS = "generator/checks/quotas.py"
 _JOBS = "generator/checks/jobs.py"
 _RECLASS = "reclass-rs, the inventory format of Kapitan"
@@ -103,6 +104,13 @@ INVENTORY: tuple[Row, ...] = (
     ("INV036", "The retention job's name fits", _E,
      "A CronJob's name has at most 52 characters.", "Shorten the configuration's name.",
      "Kubernetes, pkg/apis/batch/validation", _SUMS),
+    ("INV037", "Keys go with their provider", _E,
+     "A key of GKE's driver means nothing to the self-hosted agents, and the other way round.",
+     "Remove the key, or write the other provider.", "docs/replicator-self-hosted.md", _PROVIDERS),
+    ("INV038", "A self-hosted RAM disk fits the node's shared memory", _E,
+     "Linux makes /dev/shm half of the machine's memory.",
+     "Mount a larger tmpfs and name it in agent.nodePath, or spread the model.",
+     "Linux, Documentation/filesystems/tmpfs.rst", _SUMS),
     ("INV040", "Names beginning with system- are Kubernetes' own", _E,
      "The API server refuses such a PriorityClass.", "Choose another name.", _KUBERNETES, _QUOTAS),
     ("INV041", "One class at most is the global default", _E,

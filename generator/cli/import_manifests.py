@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         for path, text in result.files.items():
             print(f"# {output.name}/{path}")
             print(text)
-    elif not _write(result, output):
+    elif not _write(result, output, Path(arguments.output)):
         return 2
     return _report(result, options.cluster)
 
@@ -142,11 +142,11 @@ def _options(arguments: argparse.Namespace, output: Path) -> Options:
     )
 
 
-def _write(result: Import, output: Path) -> bool:
-    """Write the files unless one of them is there already."""
+def _write(result: Import, output: Path, shown: Path) -> bool:
+    """Write the files unless one of them is there already; paths are shown as they were given."""
     taken = [path for path in result.files if (output / path).exists()]
     for path in taken:
-        print(f"error: {output / path} exists already", file=sys.stderr)
+        print(f"error: {shown / path} exists already", file=sys.stderr)
     if taken:
         print("nothing was written; move it away, or choose another --cluster", file=sys.stderr)
         return False
@@ -155,7 +155,7 @@ def _write(result: Import, output: Path) -> bool:
             target = output / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-            print(f"wrote {os.path.relpath(target)}")
+            print(f"wrote {shown / path}")
     except OSError as error:
         print(f"error: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
         return False

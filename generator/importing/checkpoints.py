@@ -69,9 +69,9 @@ def _configuration(
     if spec.get("enableExternalJaxProcessIds"):
         entry["enableExternalJaxProcessIds"] = True
     notes = {k.removeprefix(_OWN): str(v) for k, v in source.annotations.items() if _OWN in k}
-    if notes.get("driver-epoch", "1") != "1":
-        entry["driverEpoch"] = int(notes["driver-epoch"])
-    peers = int(notes.get("peers", "1"))
+    epoch, peers = _number(notes, "driver-epoch", 1), _number(notes, "peers", 1)
+    if epoch != 1:
+        entry["driverEpoch"] = epoch
     entry |= _sizes(source, name, pools, pool, peers, notes, options, log)
     if peers != 1:
         entry["peers"] = peers
@@ -80,8 +80,23 @@ def _configuration(
     return entry
 
 
+def _number(notes: dict[str, str], key: str, otherwise: int) -> int:
+    """A whole number that compile wrote as an annotation."""
+    text = notes.get(key, "")
+    return int(text) if text.isdigit() else otherwise
+
+
 def _pool(source: Source, pools: Pools, log: Log) -> str | None:
-    selector = mapping(source.spec.get("nodeSelector"))
+    selector = source.spec.setdefault("nodeSelector", {})
+    known = {pool.machine.name for pool in pools.resolved.values() if pool.accelerator}
+    if MACHINE_LABEL not in selector and len(known) == 1:
+        selector[MACHINE_LABEL] = known.pop()
+        log.corrected(
+            source,
+            "its nodeSelector names no machine type, so its driver starts on nodes of any kind",
+            f"written for {selector[MACHINE_LABEL]}, the only one here with accelerators",
+            ("spec",),
+        )
     machine = str(selector.get(MACHINE_LABEL, ""))
     if not machine:
         log.missing(
@@ -93,8 +108,8 @@ def _pool(source: Source, pools: Pools, log: Log) -> str | None:
         return None
     pool = pools.on_machine(machine)
     if pool is None:
-        known = machines().get(machine)
-        shape = "TOPOLOGY:SLICES" if known and known.topologies else "NODES"
+        listed = machines().get(machine)
+        shape = "TOPOLOGY:SLICES" if listed and listed.topologies else "NODES"
         log.missing(
             f"no node pool of {machine} is known: nothing else in the files speaks of one",
             f"add --node-pool NAME={machine}:{shape}",
@@ -192,7 +207,7 @@ def _backup(
         ("backup-interval-minutes", "intervalMinutes"),
         ("backup-interval-steps", "intervalSteps"),
     ):
-        if key in notes:
+        if notes.get(key, "").isdigit():
             return {field: int(notes[key])}
     if options.backup_minutes is not None:
         return {"intervalMinutes": options.backup_minutes}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from generator.findings import Severity
 from generator.importing.checkpoints import checkpointing
 from generator.importing.jobs import Surroundings, workloads
 from generator.importing.options import Options
 from generator.importing.pools import Pools, from_facts, work_out
 from generator.importing.queues import queueing
 from generator.importing.sources import Log, Source, by_kind, entries, mapping
+from generator.validate import validate
 from schemas.versions import UnknownVersionError, resolve
 
 # inventory path below ``cluster`` → option, what it is, where to look.
@@ -40,10 +42,25 @@ REQUIRED: dict[tuple[str, ...], tuple[str, str, str]] = {
 
 
 def draft(
-    sources: list[Source], facts: dict[str, Any], options: Options, log: Log
+    sources: list[Source],
+    facts: dict[str, Any],
+    inherited: dict[str, Any],
+    options: Options,
+    log: Log,
 ) -> dict[str, Any]:
-    """The target's parameters; what is missing is said in the log."""
+    """The target's parameters; what is missing is said in the log.
+
+    Args:
+        sources: the objects.
+        facts: the cluster's ``cluster.yaml``, empty without one.
+        inherited: parameters that the target's classes give already.
+        options: the user's answers.
+        log: takes what is said.
+    """
     pools = Pools()
+    shared = mapping(inherited.get("nodePools"))
+    for name, spec in shared.items():
+        pools.add(name, mapping(spec))
     for name, spec in _stated_pools(facts, sources, log):
         if name not in options.node_pools:
             pools.add(name, spec)
@@ -54,13 +71,13 @@ def draft(
     around = Surroundings(
         pools,
         mapping(queues.get("localQueues")),
-        frozenset(ladder),
+        frozenset({*ladder, *mapping(inherited.get("priorities"))}),
         {name: entry["nodePool"] for name, entry in disks.items()},
         {name: entry["backup"] for name, entry in disks.items()},
     )
     sections = {
-        "cluster": cluster(facts, options, log),
-        "nodePools": pools.specs,
+        "cluster": cluster(facts, mapping(inherited.get("cluster")), options, log),
+        "nodePools": {n: spec for n, spec in pools.specs.items() if spec is not shared.get(n)},
         "checkpointing": disks,
         "priorities": ladder,
         "queueing": queues,
@@ -83,8 +100,10 @@ def _stated_pools(
         return []
 
 
-def cluster(facts: dict[str, Any], options: Options, log: Log) -> dict[str, Any]:
-    """The ``cluster`` section: facts, overridden by options; what neither says is missing."""
+def cluster(
+    facts: dict[str, Any], inherited: dict[str, Any], options: Options, log: Log
+) -> dict[str, Any]:
+    """The ``cluster`` section: facts, overridden by options; what nothing says is missing."""
     spec, metadata = mapping(facts.get("spec")), mapping(facts.get("metadata"))
     labels = {k: str(v) for k, v in mapping(metadata.get("labels")).items()}
     section: dict[str, Any] = {
@@ -103,17 +122,41 @@ def cluster(facts: dict[str, Any], options: Options, log: Log) -> dict[str, Any]
             holder = holder.setdefault(key, {})
         holder[path[-1]] = given
     for path, (option, what, hint) in REQUIRED.items():
-        value: Any = section
-        for key in path:
-            value = mapping(value).get(key)
-        if not value:
+        if not _at(section, path) and not _at(inherited, path):
             log.missing(f"{what} stands in no manifest", f"add {option}{hint}")
     api = _kueue_api(spec, section["versions"])
     if api:
         section["versions"]["kueueApi"] = api
     if section["environment"] == "default":
         del section["environment"]
-    return {key: value for key, value in section.items() if value}
+    section = {key: value for key, value in section.items() if value}
+    _judge(section, log)
+    return section
+
+
+def _at(holder: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        holder = mapping(holder).get(key)
+    return holder
+
+
+def _judge(section: dict[str, Any], log: Log) -> None:
+    """Say at once what is wrong with values that were given; absent ones have been asked for."""
+    _, problems = validate({"cluster": section})
+    for problem in problems:
+        path = tuple(str(part) for part in problem.path)
+        if problem.rule != "INV012":
+            option = option_of(path)
+            message = f"{option}: {problem.message}" if option else problem.message
+            log.add(problem.rule, Severity.ERROR, message, problem.fix)
+
+
+def option_of(path: tuple[str, ...]) -> str:
+    """The option by which a value outside any manifest is given, empty if there is none."""
+    if path[:1] == ("nodePools",) and len(path) > 1:
+        return f"--node-pool {path[1]}"
+    found = REQUIRED.get(path[1:]) if path[:1] == ("cluster",) else None
+    return found[0].split()[0] if found else ""
 
 
 def _kueue_api(spec: dict[str, Any], versions: dict[str, Any]) -> str | None:

@@ -168,7 +168,7 @@ def from_facts(
             selected = _selected_by(more, labels, flavors)
             if selected:
                 spec["selectBy"] = selected
-        yield row["name"], spec
+        yield str(row["name"]), spec
 
 
 def _by_hand(row: dict[str, Any]) -> dict[str, Any]:

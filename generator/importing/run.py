@@ -13,7 +13,8 @@ from typing import Any
 from generator.findings import Finding, Severity
 from generator.importing.cleaning import clean, kept
 from generator.importing.corrections import correct
-from generator.importing.draft import cluster, draft
+from generator.importing.draft import cluster, draft, option_of
+from generator.importing.folding import folded
 from generator.importing.options import Options, fill_placeholders
 from generator.importing.overlay import Overlay
 from generator.importing.readable import readable, versions_of
@@ -21,7 +22,7 @@ from generator.importing.residue import Path as ValuePath
 from generator.importing.residue import compare, leaves, shown
 from generator.importing.sources import Log, Reading, Source, mapping, read
 from generator.importing.target_text import target_text
-from generator.importing.trial import Trial, attempt
+from generator.importing.trial import Trial, attempt, inherited
 from generator.manifest import Manifest
 
 _SHOWN_ADDITIONS = 12
@@ -74,21 +75,33 @@ def import_manifests(paths: Sequence[str], options: Options, inventory: Path) ->
     Raises:
         NothingToReadError: a path does not exist, or there is nothing to read.
     """
+    result = _imported(paths, options, inventory)
+    result.findings = folded(result.findings)
+    return result
+
+
+def _imported(paths: Sequence[str], options: Options, inventory: Path) -> Import:
     log = Log(options.cluster)
     reading = read(paths, log)
     sources, whole = _prepared(reading, options, log)
     if not sources and not log.failed:
         log.missing("no object of a training fleet is in the files", "name files that hold some")
-    if whole and sources:
-        parameters = draft(sources, reading.facts, options, log)
-    else:
-        parameters = {}
-        cluster(reading.facts, options, log)  # says what else has to be given
-    if log.failed:
-        return Import(findings=log.findings)
-    head = _head(paths, reading, inventory)
-    with tempfile.TemporaryDirectory(prefix="stowplan-import-") as scratch:
-        return _tried(Path(scratch), inventory, parameters, sources, head, options, log)
+    with tempfile.TemporaryDirectory(prefix="stowplan-import-") as folder:
+        scratch = Path(folder)
+        shared: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
+        if options.classes:
+            shared, findings = inherited(scratch, inventory, options.cluster, options.classes)
+            log.findings += findings
+        if whole and sources:
+            parameters = draft(sources, reading.facts, shared, options, log)
+        else:
+            # Says what else has to be given.
+            cluster(reading.facts, mapping(shared.get("cluster")), options, log)
+        if log.failed:
+            return Import(findings=log.findings)
+        head = _head(paths, reading, inventory)
+        return _tried(scratch, inventory, parameters, sources, head, options, log)
 
 
 def _prepared(reading: Reading, options: Options, log: Log) -> tuple[list[Source], bool]:
@@ -165,7 +178,7 @@ def _tried(
 
     trial = attempt(scratch, inventory, options.cluster, files(Overlay()))
     if trial.compiled is None:
-        log.findings += _explained(trial.findings, log, parameters, sources)
+        log.findings += _explained(trial.findings, log, sources)
         return Import(findings=log.findings)
     overlay = _overlay(sources, trial, log)
     written = files(overlay)
@@ -193,10 +206,8 @@ def _origins(sources: list[Source], log: Log) -> dict[tuple[str, ...], list[str]
     return origins
 
 
-def _explained(
-    findings: list[Finding], log: Log, parameters: dict[str, Any], sources: list[Source]
-) -> list[Finding]:
-    """Faults of the draft, with the place of the object that each comes from."""
+def _explained(findings: list[Finding], log: Log, sources: list[Source]) -> list[Finding]:
+    """Faults of the draft, with the object or the option that each comes from."""
     entries = {source.entry: source for source in sources if source.entry}
     for source in sources:
         section = SECTIONS.get(source.kind)
@@ -213,6 +224,8 @@ def _explained(
                 inventory=None,
                 manifest=log.places.find(origin.subject),
             )
+        elif option := option_of(path):
+            finding = replace(finding, message=f"{option}: {finding.message}", inventory=None)
         explained.append(finding)
     return explained
 
@@ -240,7 +253,7 @@ def _overlay(sources: list[Source], trial: Trial, log: Log) -> Overlay:
             place = log.places.find(source.subject)
             overlay.objects.append((f"from {place}", source.body))
             log.add(
-                "IMP007", Severity.NOTE, "kept as it is in the overlay: the inventory makes none",
+                "IMP006", Severity.NOTE, "kept as it is in the overlay: the inventory makes none",
                 source=source,
             )  # fmt: skip
             continue
@@ -261,7 +274,7 @@ def _residue(
         overlay.patches[built.resource] = residue.patches
         named = ", ".join(dict.fromkeys(_short(path) for path, _ in residue.patches))
         log.add(
-            "IMP007", Severity.NOTE,
+            "IMP006", Severity.NOTE,
             f"kept through the overlay, since the inventory has no field for it: {named}",
             source=source, path=_source_path(residue.patches[0][0], source),
         )  # fmt: skip
@@ -278,16 +291,17 @@ def _say_additions(
 ) -> None:
     """What compile writes beyond the sources: the same for several objects is said once."""
     for text, places in additions.items():
-        others = ", ".join(source.resource for source in places[1:])
-        also = f" (and to {others})" if others else ""
-        log.add("IMP008", Severity.NOTE, f"compile adds {text}{also}", source=places[0])
+        others = [source.resource for source in places[1:]]
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        also = f" (and to {', '.join(others[:3])}{more})" if others else ""
+        log.add("IMP007", Severity.NOTE, f"compile adds {text}{also}", source=places[0])
     extra = [
         manifest.resource
         for manifest in trial.before
         if not any(_match(source, [manifest]) for source in sources)
     ]
     if extra:
-        log.add("IMP008", Severity.NOTE, f"compile makes as well: {', '.join(extra)}")
+        log.add("IMP007", Severity.NOTE, f"compile makes as well: {', '.join(extra)}")
     moved: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
         built = _match(source, trial.before)

@@ -174,27 +174,27 @@ class Log:
     ) -> None:
         """Say that something is not taken over, and why."""
         severity = Severity.WARNING if loud else Severity.NOTE
-        self.add("IMP002", severity, message, fix, source, path)
+        self.add("IMP001", severity, message, fix, source, path)
 
     def corrected(self, source: Source, message: str, fix: str = "", path: ValuePath = ()) -> None:
         """Say that something was wrong and is written in its right form."""
-        self.add("IMP003", Severity.WARNING, message, fix, source, path)
+        self.add("IMP002", Severity.WARNING, message, fix, source, path)
 
     def derived(
         self, message: str, fix: str = "", source: Source | None = None, path: ValuePath = ()
     ) -> None:
         """Say from what a value that stands nowhere was worked out."""
-        self.add("IMP004", Severity.NOTE, message, fix, source, path)
+        self.add("IMP003", Severity.NOTE, message, fix, source, path)
 
     def missing(
         self, message: str, fix: str, source: Source | None = None, path: ValuePath = ()
     ) -> None:
         """Say what has to be given before anything can be written."""
-        self.add("IMP005", Severity.ERROR, message, fix, source, path)
+        self.add("IMP004", Severity.ERROR, message, fix, source, path)
 
     def renamed(self, source: Source, message: str, fix: str = "") -> None:
         """Say that a name is another one in what compile writes."""
-        self.add("IMP006", Severity.NOTE, message, fix, source)
+        self.add("IMP005", Severity.NOTE, message, fix, source)
 
     @property
     def failed(self) -> bool:

@@ -193,7 +193,7 @@ AbsolutePath = Annotated[str, AfterValidator(_path)]
 
 
 def _data_key(value: str) -> str:
-    if not re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", value) or value.startswith(".."):
+    if not re.fullmatch(r"(?!\.$|\.\.)[-._a-zA-Z0-9]{1,253}", value):
         raise fault(
             f"{value!r} is no key of a Secret or ConfigMap", "use letters, digits, '-', '_' and '.'"
         )

@@ -33,6 +33,12 @@ def _bandwidth(value: str) -> str:
     return value
 
 
+def _node_path(value: str) -> str:
+    if value == "/":
+        raise fault("'/' is all of the node, no tmpfs", "write a tmpfs's own path, or /dev/shm")
+    return value
+
+
 Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
@@ -53,7 +59,7 @@ class Agent(InventoryModel):
     user: int = Field(default=65532, ge=0, le=LARGEST_USER)
     """The user id of the agents and of the training pods that share the RAM disk: each must be able
     to move and delete what the other wrote. 0 for images that train as root."""
-    node_path: AbsolutePath = "/dev/shm"
+    node_path: Annotated[AbsolutePath, AfterValidator(_node_path)] = "/dev/shm"
     """A directory in memory on every node: a tmpfs that everybody may write to (mode 1777)."""
     port: Port = 4242
     """The port for peers."""

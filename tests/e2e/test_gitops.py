@@ -59,10 +59,6 @@ class Fleet:
         """How often the application has been synced."""
         return len(self.application(layer).get("status", {}).get("history", []))
 
-    def resources(self, layer: str) -> list[dict[str, Any]]:
-        """What Argo CD says of each resource of the layer."""
-        return list(self.application(layer).get("status", {}).get("resources", []))
-
     def folder(self, layer: str) -> Path:
         return self.repository.folder / "compiled" / CLUSTER / layer
 
@@ -222,8 +218,6 @@ def test_a_job_that_waits_for_quota_is_healthy(fleet: Fleet) -> None:
         "order with a queued job",
     )
     assert fleet.jobset("third")["spec"]["suspend"] is True
-    health = [r for r in fleet.resources("workloads") if r["name"] == "third"]
-    assert [entry["health"]["status"] for entry in health] == ["Healthy"]
 
 
 def applications(url: str) -> Iterator[Manifest]:

@@ -112,6 +112,51 @@ def test_claims_are_bound_and_agents_run_beside_the_jobs(running: Cluster) -> No
     }
 
 
+def test_every_process_of_a_job_has_a_rank_of_its_own(running: Cluster) -> None:
+    """JobSet and Job write where the init container reads."""
+    ranks: dict[str, list[int]] = {}
+    for pod in pods(running, "jax-tpu"):
+        labels, notes = pod["metadata"]["labels"], pod["metadata"]["annotations"]
+        (init,) = pod["spec"]["initContainers"]
+        paths = {v["name"]: v["valueFrom"]["fieldRef"]["fieldPath"] for v in init["env"]}
+        assert paths["SLICE"] == "metadata.labels['jobset.sigs.k8s.io/job-index']"
+        assert paths["WORKER"] == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+        rank = int(labels["jobset.sigs.k8s.io/job-index"]) * NODES_PER_SLICE
+        rank += int(notes["batch.kubernetes.io/job-completion-index"])
+        ranks.setdefault(labels["jobset.sigs.k8s.io/jobset-name"], []).append(rank)
+    assert [sorted(found) for found in ranks.values()] == [list(range(8)), list(range(8))]
+
+
+def test_the_scheduler_keeps_the_ram_disk_free(running: Cluster) -> None:
+    # A node has 720Gi, its job asks for 400Gi and its agent for 45Gi: 300Gi would fit without it.
+    stranger = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "stranger", "namespace": "default"},
+        "spec": {
+            "nodeSelector": {"node.kubernetes.io/instance-type": "ct6e-standard-4t"},
+            "tolerations": [{"key": "google.com/tpu", "operator": "Exists"}],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example/stranger:1",
+                    "resources": {"requests": {"memory": "300Gi"}},
+                }
+            ],
+        },
+    }
+    running.client.create(stranger)
+
+    def verdict() -> str:
+        pod = running.client.get("v1", "Pod", "stranger", "default")
+        conditions = pod.get("status", {}).get("conditions", [])
+        found = [c for c in conditions if c["type"] == "PodScheduled"]
+        return str(found[0].get("message", found[0]["status"])) if found else ""
+
+    running.wait(lambda: verdict() != "", 60, "the scheduler's verdict")
+    assert "16 Insufficient memory" in verdict()
+
+
 def test_the_account_may_touch_leases_of_its_namespace_and_nothing_else(running: Cluster) -> None:
     own = "checkpoint-replicator"
     allowed = {

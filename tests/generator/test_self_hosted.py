@@ -343,6 +343,8 @@ def test_every_object_has_its_place_in_the_order_of_syncs(fleet: Fleet) -> None:
         (AGENT + "        port: 80\n" + RETENTION, "found 80", "at least 1024"),
         (AGENT + "        metricsPort: 4242\n" + RETENTION, "port and metricsPort are both 4242", "different"),
         (AGENT + "        nodePath: dev/shm\n" + RETENTION, "no absolute path", "/checkpoint"),
+        (AGENT + "        nodePath: /\n" + RETENTION, "all of the node", "/dev/shm"),
+        (AGENT.replace("key: shared", "key: .") + RETENTION, "no key of a Secret", "letters"),
         (AGENT + "        bandwidth: fast\n" + RETENTION, "'fast' is no whole number", "such as 2Gi"),
         (AGENT.replace("key: shared", "key: ../shared") + RETENTION, "no key of a Secret", "letters"),
         (AGENT.replace("        keySecret: {name: replicator-key, key: shared}\n", "") + RETENTION, "keySecret", ""),

@@ -24,6 +24,7 @@ def test_every_row_has_a_known_source_and_whole_slices(name: str) -> None:
         "gce",
         "xpk",
         "ctk",
+        "gke-ironwood",
         "mtc",
     }
     assert machine.accelerator is not None

@@ -81,7 +81,7 @@ class TestWhatIsMissing:
     def test_placeholders_are_named_with_their_places(self, bring: Bring) -> None:
         mine = bring([DOCUMENTS / "hotswap.yaml"], *FACTS, *POOL)
         assert mine.answer.code == 1
-        assert "hotswap.yaml:45:15: error IMP005" in mine.answer.err
+        assert "hotswap.yaml:45:15: error IMP004" in mine.answer.err
         assert "add --set OUTPUT_BUCKET=VALUE" in mine.answer.err
 
     def test_a_queue_that_is_in_no_file(self, bring: Bring, write: Write) -> None:
@@ -134,7 +134,7 @@ class TestWhatIsMissing:
             "30",
         )
         mine = bring([write(text)], *options)
-        assert "given.yaml:7:3: error IMP005" in mine.answer.err
+        assert "given.yaml:7:3: error IMP004" in mine.answer.err
         assert "add --ram-disk v6e=SIZE" in mine.answer.err
         mine = bring([write(text)], *options, "--ram-disk", "v6e=200Gi")
         assert mine.answer.code == 0
@@ -156,6 +156,36 @@ class TestWhatIsMissing:
         entry = mine.target["checkpointing"]["v6e"]
         assert entry["localCheckpointSize"] == "64Gi"
         assert "inMemoryVolumeSize" not in entry
+
+    def test_a_configuration_for_any_node_is_narrowed_where_one_machine_type_can_be_meant(
+        self, bring: Bring, write: Write
+    ) -> None:
+        """As Cluster Toolkit's template writes it: namespaced, no selector, no tolerations."""
+        text = (
+            "apiVersion: checkpointing.gke.io/v1\nkind: CheckpointConfiguration\n"
+            "metadata: {name: default, namespace: default}\n"
+            "spec: {cloudStorageBucketName: acme, inMemoryVolumeSize: 64Gi}\n"
+        )
+        options = (
+            *FACTS, "--hierarchical-namespace", "yes", "--backup-interval-minutes", "30"
+        )  # fmt: skip
+        mine = bring([write(text)], *options)
+        assert "it would serve nodes of any kind" in mine.answer.err
+        mine = bring([write(text)], *options, *POOL)
+        assert mine.answer.code == 0
+        assert "written for ct6e-standard-4t" in mine.answer.err
+        assert "is cluster-scoped; its namespace is left out" in mine.answer.err
+        (made,) = mine.objects().values()
+        assert made["spec"]["tolerations"] == [
+            {"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}
+        ]
+
+    def test_an_option_that_is_wrong_is_named(self, bring: Bring, write: Write) -> None:
+        facts = [word.replace("us-east5", "here").replace("acme-training", "x") for word in FACTS]
+        mine = bring([write(JOB)], *facts, "--node-pool", "v6e=ct6e-standard-4t:5x5:2")
+        assert mine.answer.code == 1
+        assert "error INV010: --project: 'x' is no project id" in mine.answer.err
+        assert "error INV010: --location: 'here' is no region or zone" in mine.answer.err
 
 
 class TestWhatIsRefused:
@@ -273,7 +303,7 @@ class TestWhatIsLeftOut:
         mine = bring(
             [write(JOB.replace("spec:\n  f", "spec:\n  suspend: true\n  f", 1))], *FACTS, *POOL
         )
-        assert "given.yaml:5:3: warning IMP002: JobSet team/train: spec.suspend is left out" in (
+        assert "given.yaml:5:3: warning IMP001: JobSet team/train: spec.suspend is left out" in (
             mine.answer.err
         )
 
@@ -282,6 +312,17 @@ class TestWhatIsLeftOut:
         assert "pod automountServiceAccountToken: false" in answer.err
         assert "compile makes as well: Namespace team" in answer.err
         assert "in a cluster it is a new object" in answer.err
+
+    def test_what_is_true_of_many_objects_is_said_once(self, bring: Bring, write: Write) -> None:
+        many = "---\n".join(
+            JOB.replace("name: train,", f"name: train-{n}, uid: u{n},") for n in range(6)
+        )
+        answer = bring([write(many)], *FACTS, *POOL).answer
+        assert answer.code == 0
+        said = [line for line in answer.err.splitlines() if "metadata.uid" in line]
+        assert len(said) == 1
+        assert said[0].endswith("(and the same of 5 more objects)")
+        assert answer.err.count("in a cluster it is a new object") == 1
 
 
 class TestTheFileThatIsWritten:
@@ -293,12 +334,33 @@ class TestTheFileThatIsWritten:
         assert f"    # JobSet team/train, {path}:1\n    train:\n      framework: jax\n" in text
         assert "{" not in text.replace("{}", "")
 
-    def test_classes_are_named_and_count(self, bring: Bring, write: Write, tmp_path: Path) -> None:
+    def test_what_classes_say_has_not_to_be_given(
+        self, bring: Bring, write: Write, tmp_path: Path
+    ) -> None:
         shared = tmp_path / "mine/inventory/classes/common.yml"
         shared.parent.mkdir(parents=True)
-        shared.write_text("parameters:\n  cluster:\n    environment: prod\n")
-        mine = bring([write(JOB)], *FACTS, *POOL, "--class", "common")
+        shared.write_text(
+            "parameters:\n"
+            "  cluster:\n"
+            "    environment: prod\n"
+            "    project: {id: acme-training, number: '123456789012'}\n"
+            "    versions: {kueue: 0.19.2, jobset: 0.12.0}\n"
+            "  priorities: {high: {value: 750}}\n"
+            "  nodePools:\n"
+            "    shared: {machineType: ct6e-standard-4t, topology: 4x4, slices: 2}\n"
+        )
+        text = JOB.replace("              containers:", "              priorityClassName: high\n"
+                           "              containers:", 1)  # fmt: skip
+        mine = bring([write(text)], "--class", "common")
+        assert "2 errors; nothing was written" in mine.answer.err
+        mine = bring(
+            [write(text)], "--class", "common", "--location", "us-east5",
+            "--gke-version", "1.33.4-gke.1245000",
+        )  # fmt: skip
         assert mine.answer.code == 0
+        assert list(mine.target) == ["cluster", "workloads"]
+        assert list(mine.target["cluster"]) == ["name", "location", "gkeVersion"]
+        assert mine.target["workloads"]["train"]["nodePool"] == "shared"
         assert main(["compile", "-q", "-C", str(mine.root)]) == 0
         facts = yaml.safe_load((mine.root / "compiled/demo/cluster.yaml").read_text())
         assert facts["metadata"]["labels"]["environment"] == "prod"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 from generator.checks.tolerant import read_documents
 from generator.importing.options import Options
 from generator.importing.run import import_manifests
+from tests.conftest import REPOSITORY
 from tests.generator.importing.conftest import DOCUMENTS, HERE
 
 OPTIONS = Options(
@@ -54,6 +56,19 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_an_odd_value_is_answered(file: Path, tmp_path: Path) -> None:
     documents = [d.value for d in read_documents(file.read_text(), file.name).documents]
+    answer_all(documents, OPTIONS, tmp_path)
+
+
+def test_odd_facts_and_annotations_are_answered(tmp_path: Path) -> None:
+    """What compile wrote and somebody edited by hand."""
+    folder = REPOSITORY / "compiled/tpu-v6e-docs"
+    files = [folder / "cluster.yaml", *sorted((folder / "checkpointing").glob("*.yaml"))]
+    documents = [yaml.safe_load(path.read_text()) for path in files]
+    answer_all(documents, replace(OPTIONS, settings={}), tmp_path)
+
+
+def answer_all(documents: list[Any], options: Options, tmp_path: Path) -> None:
+    """Put odd values in places of the documents, one at a time, and import."""
     cases = [
         (number, path, odd)
         for number, document in enumerate(documents)
@@ -68,7 +83,7 @@ def test_an_odd_value_is_answered(file: Path, tmp_path: Path) -> None:
         holder[path[-1]] = odd
         given = tmp_path / "given.yaml"
         given.write_text(yaml.safe_dump_all(changed))
-        result = import_manifests([str(given)], OPTIONS, tmp_path / "inventory")
+        result = import_manifests([str(given)], options, tmp_path / "inventory")
         assert result.findings, (path, odd)
         if result.incomplete:
             assert any(finding.severity == "error" for finding in result.findings), (path, odd)
