@@ -55,7 +55,8 @@ def test_a_file_changed_by_hand_is_stale_and_put_right_although_no_cluster_is_bu
 
 def test_an_environment_that_is_gone_takes_its_objects_along(fleet: Fleet) -> None:
     fleet.compile()
-    (fleet.root / "inventory/targets/tpu-v6e-docs.yml").unlink()
+    for name in ("tpu-v6e-docs", "shared-dev"):
+        (fleet.root / f"inventory/targets/{name}.yml").unlink()
     answer = fleet.compile()
     assert "removed compiled/argocd/appproject-fleet-dev.yaml" in answer.out
     listed = yaml.safe_load(fleet.compiled["argocd/kustomization.yaml"])["resources"]

@@ -25,7 +25,7 @@ def committed(fleet: Fleet) -> Fleet:
 def test_the_committed_tree_has_no_difference(committed: Fleet) -> None:
     result = committed.run("diff")
     assert (result.code, result.err) == (0, "")
-    assert "no differences, 163 resources" in result.out
+    assert "no differences, 158 resources" in result.out
 
 
 def test_a_two_line_edit_of_classes_is_a_comment_to_act_on(committed: Fleet) -> None:
