@@ -20,7 +20,12 @@ def write(folder: Path, clusters: int) -> None:
     shutil.copytree(REPOSITORY / "inventory" / "classes", folder / "inventory" / "classes")
     targets = folder / "inventory" / "targets"
     targets.mkdir(parents=True)
-    models = sorted((REPOSITORY / "inventory" / "targets").glob("*.yml"))
+    # argocd.yml is no cluster: Kapitan's target for the fleet's own objects.
+    models = sorted(
+        path
+        for path in (REPOSITORY / "inventory" / "targets").glob("*.yml")
+        if path.stem != "argocd"
+    )
     for index in range(clusters):
         model = models[index % len(models)]
         name = f"{model.stem}-{index:04}"
