@@ -105,35 +105,49 @@ def _write(value: Any, indent: str, out: list[str]) -> None:
 
 def _write_mapping(value: dict[str, Any], indent: str, out: list[str]) -> None:
     known = _strings
+    deeper = indent + "  "
     for key, item in value.items():
         head = known.get(key) or scalar(key)
+        kind = item.__class__
         # Nearly every value is a string seen before; a multi-line one never is in the table.
-        text = known.get(item) if item.__class__ is str else _inline(item)
+        text = known.get(item) if kind is str else None
         if text is None:
+            if kind is dict and item:
+                out.append(f"{indent}{head}:\n")
+                _write_mapping(item, deeper, out)
+                continue
+            if kind is list and item:
+                out.append(f"{indent}{head}:\n")
+                _write_sequence(item, deeper, out)
+                continue
             text = _inline(item)
         if text is not None:
             out.append(f"{indent}{head}: {text}\n")
         elif isinstance(item, str):
             out.append(f"{indent}{head}: ")
-            _block(item, indent + "  ", out)
+            _block(item, deeper, out)
         else:
             out.append(f"{indent}{head}:\n")
-            _write(item, indent + "  ", out)
+            _write(item, deeper, out)
 
 
 def _write_sequence(value: list[Any], indent: str, out: list[str]) -> None:
+    known = _strings
+    deeper = indent + "  "
     for item in value:
-        text = _inline(item)
+        text = known.get(item) if item.__class__ is str else _inline(item)
+        if text is None:
+            text = _inline(item)
         if text is not None:
             out.append(f"{indent}- {text}\n")
         elif isinstance(item, str):
             out.append(f"{indent}- ")
-            _block(item, indent + "  ", out)
+            _block(item, deeper, out)
         else:
             start = len(out)
-            _write(item, indent + "  ", out)
+            _write(item, deeper, out)
             # The first line of the nested collection moves up behind the dash.
-            out[start] = f"{indent}- {out[start][len(indent) + 2 :]}"
+            out[start] = f"{indent}- {out[start][len(deeper) :]}"
 
 
 def dump(value: dict[str, Any]) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from generator.emit_yaml import dump
+
 LAYERS = ("queueing", "checkpointing", "workloads")
 """Layers in the order in which a cluster wants them: each a folder and an Argo CD Application."""
 
@@ -59,6 +61,11 @@ class Manifest:
         """
         stem = f"{self.namespace}.{self.name}" if self.namespace else self.name
         return f"{self.kind.lower()}-{stem}.yaml"
+
+    @cached_property
+    def text(self) -> str:
+        """The object as YAML, without the file's head."""
+        return dump(self.body)
 
     @cached_property
     def path(self) -> str:

@@ -84,7 +84,7 @@ def render_cluster(tree: Tree, classes: Classes, rendered: Rendered) -> ClusterF
         result.manifests = [flux.marked(manifest) for manifest in result.manifests]
     if result.failed:
         return result
-    texts = {manifest.path: dump(manifest.body) for manifest in result.manifests}
+    texts = {manifest.path: manifest.text for manifest in result.manifests}
     result.findings += _checked(tree, rendered, cluster_facts, result.manifests, texts)
     if not result.failed:
         result.member = member(fleet, result.manifests)

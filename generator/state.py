@@ -138,9 +138,9 @@ class State:
         """Write the memory. A folder that cannot be written only costs speed, so it is no error."""
         if not self._enabled or not self._built:
             return
+        for path in {path for staged, _ in self._built for path in staged.sources}:
+            self._record(path)
         for staged, findings in self._built:
-            for path in staged.sources:
-                self._record(path)
             self._clusters[staged.cluster] = {
                 "inputs": staged.sources,
                 "outputs": self._outputs(output, staged.cluster),

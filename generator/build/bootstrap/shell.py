@@ -7,6 +7,7 @@ written as they are.
 from __future__ import annotations
 
 import shlex
+from functools import lru_cache
 
 _OPTIONS = "set -euo pipefail\n"
 _PLAN = 'PLAN="${PLAN:-}"\n'
@@ -117,6 +118,7 @@ class Script:
         return f"#!/usr/bin/env bash\n{title}{_OPTIONS}\n{_PLAN}{used}{functions}{body}"
 
 
+@lru_cache(maxsize=8192)
 def _word(word: str) -> str:
     if word.startswith("\0"):
         return f'"$here"/{shlex.quote(word[1:])}'
