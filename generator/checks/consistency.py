@@ -25,9 +25,11 @@ from generator.spelling import nearest
 from schemas.catalog import machines, mistaken_names, topology_problem
 from schemas.inventory import Parameters
 from schemas.inventory.cluster import gke_version_key
+from schemas.names import LABEL_VALUE_MAX
 from schemas.quantity import GIB, format_quantity
 from schemas.versions import RELEASES, UnknownVersionError, minor_of, resolve
 
+CONFIGURATION_SUFFIX = len("-00000000-configuration")
 CRON_JOB_NAME_MAX = 52
 """A CronJob's name leaves 11 characters for its jobs (kubernetes pkg/apis/batch/validation)."""
 
@@ -202,6 +204,17 @@ def _checkpointing(spec: Parameters, pools: dict[str, Pool]) -> Iterator[Problem
         if config.node_pool not in spec.node_pools:
             yield unknown((*path, "nodePool"), "node pool", config.node_pool, spec.node_pools)
             continue
+        configured = len(name) + CONFIGURATION_SUFFIX
+        if config.provider == "gke" and configured > LABEL_VALUE_MAX:
+            yield Problem(
+                "INV039",
+                path,
+                f"its CheckpointConfiguration would be called {name}-00000000-configuration: "
+                f"{configured} characters; the controller uses the name as a label value, "
+                f"which has at most {LABEL_VALUE_MAX}",
+                f"shorten the name to {LABEL_VALUE_MAX - CONFIGURATION_SUFFIX} characters",
+                key=True,
+            )
         cron_job = cron_job_name(name)
         if config.retention.tool != "none" and len(cron_job) > CRON_JOB_NAME_MAX:
             yield Problem(

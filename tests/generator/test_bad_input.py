@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from schemas.inventory import Parameters
 from tests.conftest import REPOSITORY, Fleet
 
 DOCS = "targets/tpu-v6e-docs.yml"
@@ -282,3 +283,51 @@ def test_each_rule_is_provoked_by_its_fault(
     assert answer.code == 1
     assert f"error {rule}: " in answer.err
     assert re.search(r"inventory/\S+:\d+:\d+: error " + rule, answer.err)
+
+
+def model_keys() -> set[str]:
+    """Every key that the inventory models know, at any depth."""
+    schema = Parameters.model_json_schema(by_alias=True)
+    models = [schema, *schema["$defs"].values()]
+    return {key for model in models for key in model.get("properties", {})}
+
+
+def keys_of(file: str) -> list[tuple[int, str]]:
+    """The lines of a file that set a key of the models, with the key."""
+    known = model_keys()
+    lines = (REPOSITORY / "inventory" / file).read_text().splitlines()
+    found = [(n, m[1]) for n, line in enumerate(lines) if (m := re.match(r" +(\w+):", line))]
+    return [(number, key) for number, key in found if key in known]
+
+
+@pytest.mark.parametrize(("line", "key"), keys_of(DOCS), ids=lambda v: str(v))
+def test_a_typo_in_any_key_is_found_at_its_line(fleet: Fleet, line: int, key: str) -> None:
+    lines = (REPOSITORY / "inventory" / DOCS).read_text().splitlines()
+    wrong = key[:-1] + ("x" if key[-1] != "x" else "y") + key[-1]
+    lines[line] = lines[line].replace(f"{key}:", f"{wrong}:", 1)
+    fleet.write(DOCS, "\n".join(lines) + "\n")
+    answer = fleet.compile("-t", "tpu-v6e-docs")
+    assert answer.code == 1
+    assert re.search(rf"{DOCS}:{line + 1}:\d+: error INV011: unknown key '{wrong}'", answer.err)
+    assert f"fix: write {key}\n" in answer.err
+
+
+def test_a_tpu_that_the_catalog_does_not_know_can_be_described_by_hand(fleet: Fleet) -> None:
+    fleet.edit(
+        V6E,
+        "machineType: ct6e-standard-4t",
+        """machineType: ct9x-standard-4t
+      machine:
+        accelerator: {type: tpu, name: tpu-v9x-slice, perNode: 4}
+        vcpus: 200
+        memory: 800Gi
+        topologies: [2x2, 4x4]""",
+    )
+    assert fleet.compile("-t", "tpu-v6e-docs").code == 0
+    (flavor,) = fleet.objects("tpu-v6e-docs", "ResourceFlavor")
+    assert flavor["spec"]["nodeLabels"]["cloud.google.com/gke-tpu-accelerator"] == "tpu-v9x-slice"
+    (queue,) = fleet.objects("tpu-v6e-docs", "ClusterQueue")
+    chips, cpu, _ = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]
+    assert (chips["nominalQuota"], cpu["nominalQuota"]) == ("64", str(16 * 199))
+    fleet.edit(V6E, "topology: 4x4", "topology: 8x8")
+    assert "it has 2x2, 4x4" in fleet.compile("-t", "tpu-v6e-docs").err

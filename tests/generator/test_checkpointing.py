@@ -179,6 +179,7 @@ class TestRetention:
         (BASE, "      intervalMinutes: ${vars:backupMinutes}", "      {}", "no interval is given"),
         (DOCS, "  checkpointing:\n", "  checkpointing:\n    other: {bucket: abc, hierarchicalNamespace: true, nodePool: v6e, localCheckpointSize: 1Gi, backup: {intervalMinutes: 30}, retention: {tool: none}}\n", "two drivers on one node conflict"),
         (DOCS, "  checkpointing:\n", f"  checkpointing:\n    {'x' * 43}: {{bucket: abc, hierarchicalNamespace: true, nodePool: v6e, localCheckpointSize: 1Gi, backup: {{intervalMinutes: 30}}, retention: {{image: 'a:1'}}}}\n", "shorten the name to 42 characters"),
+        (DOCS, "  checkpointing:\n", f"  checkpointing:\n    {'x' * 41}: {{bucket: abc, hierarchicalNamespace: true, nodePool: v6e, localCheckpointSize: 1Gi, backup: {{intervalMinutes: 30}}, retention: {{tool: none}}}}\n", "64 characters; the controller uses the name as a label value"),
     ],
 )  # fmt: skip
 def test_what_would_sink_a_run_is_refused(
