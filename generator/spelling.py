@@ -1,4 +1,4 @@
-"""The nearest valid spelling."""
+"""The nearest valid spelling, and numbers with their nouns."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def _shape(word: str) -> str:
     return word.lower().replace("-", "").replace("_", "")
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """``1 cluster``, ``1,000 clusters``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -66,5 +66,5 @@ def test_it_works_from_an_empty_folder_in_an_empty_environment(wheel: Path, tmp_
     out = run(stowplan, "compile", cwd=work / "fleet")
     assert "1 cluster: 1 built" in out
     assert run(stowplan, "compile", "--check", cwd=work / "fleet") == ""
-    assert "1 clusters: no findings" in run(stowplan, "check", cwd=work / "fleet")
+    assert "1 cluster: no findings" in run(stowplan, "check", cwd=work / "fleet")
     assert "RAM disk, least" in run(stowplan, "size", cwd=work / "fleet")

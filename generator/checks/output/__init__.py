@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from generator.checks.report import Report
+from generator.spelling import plural
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 
@@ -45,7 +46,7 @@ def summary(report: Report) -> str:
         )
         if count
     ]
-    what = report.scope or f"{report.objects} objects in {report.files} files"
+    what = report.scope or (f"{plural(report.objects, 'object')} in {plural(report.files, 'file')}")
     if report.clusters and not report.scope:
-        what += f" of {len(report.clusters)} clusters"
+        what += f" of {plural(len(report.clusters), 'cluster')}"
     return f"{what}: {', '.join(counts) or 'no findings'}"

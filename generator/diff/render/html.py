@@ -40,11 +40,11 @@ from generator.diff.render.values import (
     line_diff,
     one_line,
     place_lines,
-    plural,
     short_path,
     shown_fields,
     totals,
 )
+from generator.spelling import plural
 
 CONTEXT = 3
 """Unchanged lines around a change in the side-by-side view."""

@@ -37,11 +37,11 @@ from generator.diff.render.values import (
     line_diff,
     one_line,
     place_lines,
-    plural,
     short_path,
     shown_fields,
     totals,
 )
+from generator.spelling import plural
 
 MARKER = "<!-- stowplan-diff:v1 -->"
 """First line of the comment; a later run finds its own comment by it."""

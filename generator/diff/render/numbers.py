@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from generator.diff.model import Derived, FieldChange, Group, plain_path
-from generator.diff.render.values import plural
+from generator.spelling import plural
 
 _SIZES = ("job-size", "nodes")
 """Numbers that add up over a group."""

@@ -6,7 +6,8 @@ import difflib
 import html
 
 from generator.diff.model import Change
-from generator.diff.render.values import body_text, plural
+from generator.diff.render.values import body_text
+from generator.spelling import plural
 
 CONTEXT = 3
 """Unchanged lines around a change."""

@@ -33,6 +33,7 @@ from generator.diff.render.values import (
     shown_fields,
     signed_totals,
 )
+from generator.spelling import plural
 
 MAX_FIELDS = 40
 """Fields shown of one change."""
@@ -81,7 +82,7 @@ def render_text(report: Report, *, colour: bool = False, unfold: bool = False) -
     def paint(text: str, code: str) -> str:
         return f"\x1b[{code}m{text}{_RESET}" if colour and text else text
 
-    out = [f"{report.base} → {report.head}   {report.clusters:,} clusters", ""]
+    out = [f"{report.base} → {report.head}   {plural(report.clusters, 'cluster')}", ""]
     for finding in report.findings:
         out += [f"  {paint('warning', '33')} {finding.where}: {finding.message}"]
     if report.findings:

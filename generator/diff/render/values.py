@@ -22,6 +22,7 @@ from generator.diff.model import (
 )
 from generator.diff.visible import visible
 from generator.emit_yaml import dump
+from generator.spelling import plural
 
 MAX_VALUE = 120
 """Characters of a value on one line; the rest is cut with an ellipsis."""
@@ -92,11 +93,6 @@ def short_path(path: Path) -> str:
     for nest in (".template.spec.template.spec.", ".jobTemplate.spec.template.spec."):
         text = text.replace(nest, "…")
     return text
-
-
-def plural(number: int, one: str, many: str = "") -> str:
-    """``1 cluster``, ``1,000 clusters``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def change_title(change: Change) -> str:

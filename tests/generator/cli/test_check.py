@@ -34,7 +34,7 @@ def test_a_fault_is_told_with_its_place_and_fix_and_exits_with_1(capsys):
 
 def test_a_clean_cluster_is_one_line_and_exits_with_0(capsys):
     code, out, _ = stowplan_check(capsys, CASES / "rules" / "REF020" / "right.yaml")
-    assert (code, out) == (0, "11 objects in 1 files of 1 clusters: no findings\n")
+    assert (code, out) == (0, "11 objects in 1 file of 1 cluster: no findings\n")
 
 
 @pytest.mark.parametrize(("severity", "expected"), [("error", 0), ("warning", 1), ("note", 1)])
