@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile test simulate clients e2e check lint bench bench-replicator codegen lock clean
+.PHONY: help setup compile test simulate clients acceptance e2e check lint bench bench-replicator codegen lock clean
 
 help: ## Show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ simulate: $(STAMP) ## Play 20,000 seeds of faults against the replicator's core 
 
 clients: $(STAMP) ## Save and restore with real Orbax and real torch (installs them once)
 	@$(BIN)/python -m tests.replicator.real_clients
+
+acceptance: $(STAMP) ## Have a real API server judge every compiled file (needs Go)
+	@$(BIN)/python -m tests.e2e tests/e2e/test_acceptance.py
 
 e2e: $(STAMP) ## Play the fleet on a real control plane (builds it once; needs Go)
 	@$(BIN)/python -m tests.e2e
