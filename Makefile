@@ -35,7 +35,7 @@ clients: $(STAMP) ## Save and restore with real Orbax and real torch (installs t
 	@$(BIN)/python -m tests.replicator.real_clients
 
 acceptance: $(STAMP) ## Have a real API server judge every compiled file (needs Go)
-	@$(BIN)/python -m tests.e2e tests/e2e/test_acceptance.py
+	@$(BIN)/python -m tests.e2e -k test_acceptance
 
 e2e: $(STAMP) ## Play the fleet on a real control plane (builds it once; needs Go)
 	@$(BIN)/python -m tests.e2e
