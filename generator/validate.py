@@ -13,6 +13,7 @@ from generator.foreign_keys import ours
 from generator.problems import Problem
 from generator.spelling import nearest
 from schemas.inventory import FOREIGN_KEYS, Parameters
+from schemas.inventory.field_docs import field_docs
 
 _EXPECTED: dict[str, str] = {
     "string_type": "text",
@@ -164,8 +165,8 @@ def _example(path: tuple[str | int, ...]) -> str:
         model = _inner(model, part)
     if isinstance(model, type) and issubclass(model, BaseModel):
         for name, info in model.model_fields.items():
-            if (info.alias or name) == path[-1] and info.description:
-                first = info.description.replace("\n", " ").split(". ")[0].rstrip(".")
+            if (info.alias or name) == path[-1] and (text := field_docs(model).get(name)):
+                first = text.replace("\n", " ").split(". ")[0].rstrip(".")
                 return f"write {path[-1]}: {first[0].lower()}{first[1:]}"
     return ""
 

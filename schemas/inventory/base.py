@@ -7,11 +7,20 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+)
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from schemas import names
+from schemas.inventory.field_docs import field_docs
 from schemas.quantity import QuantityError, canonical, parse_quantity
 
 
@@ -25,8 +34,19 @@ class InventoryModel(BaseModel):
         alias_generator=to_camel,
         validate_by_name=False,
         validate_by_alias=True,
-        use_attribute_docstrings=True,
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        shown = handler(schema)
+        properties = handler.resolve_ref_schema(shown)["properties"]
+        docs = field_docs(cls)
+        for name, info in cls.model_fields.items():
+            if name in docs:
+                properties[info.alias]["description"] = docs[name]
+        return shown
 
 
 def fault(message: str, fix: str = "") -> PydanticCustomError:

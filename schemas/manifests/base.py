@@ -21,7 +21,6 @@ class ManifestModel(BaseModel):
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
-        use_attribute_docstrings=True,
     )
 
 
