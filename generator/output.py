@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,13 +143,23 @@ class Output:
         folder = str(self.root / cluster)
         staged = Staged(cluster, failed=False, files=list(files), sources=sources)
         try:
+            present = dict(files_below(folder))
+            exists = os.path.isdir(folder)  # noqa: PTH112 - as _read
+            made: set[str] = set()
             for path, text in files.items():
                 data = text.encode()
-                if _read(f"{folder}/{path}") != data:
-                    staged.changed.append(path)
-                    if self.staging is not None:
-                        _write(f"{self.staging}/{cluster}/{path}", data)
-            for path, entry in files_below(folder):
+                if path in present and _read(f"{folder}/{path}") == data:
+                    continue
+                if exists:
+                    _refuse_taken(folder, path, present)
+                staged.changed.append(path)
+                if self.staging is not None:
+                    parent = f"{self.staging}/{cluster}/{path.rpartition('/')[0]}"
+                    if parent not in made:
+                        os.makedirs(parent, exist_ok=True)  # noqa: PTH103 - as _read
+                        made.add(parent)
+                    _write(f"{self.staging}/{cluster}/{path}", data)
+            for path, entry in present.items():
                 if path not in files:
                     (staged.obsolete if is_ours(entry.path) else staged.foreign).append(path)
         except OSError as error:
@@ -233,21 +244,23 @@ def _alive(pid: int) -> bool:
     return pid != os.getpid()
 
 
-def _read(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - the hot path of a large tree
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def _refuse_taken(folder: str, path: str, present: Container[str]) -> None:
+    """Raise OSError where a folder lies in a file's place or the reverse, before any is moved."""
+    place = f"{folder}/{path}"
+    if os.path.isdir(place):  # noqa: PTH112 - as _read
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place)
+    parent = path.rpartition("/")[0]
+    if parent in present:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), f"{folder}/{parent}")
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 - the hot path of a large tree
+        return file.read()
 
 
 def _write(path: str, data: bytes) -> None:
-    try:
-        file = open(path, "wb")  # noqa: PTH123, SIM115 - the hot path of a large tree
-    except FileNotFoundError:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "wb")  # noqa: PTH123, SIM115
-    with file:
+    with open(path, "wb") as file:  # noqa: PTH123 - as _read
         file.write(data)
 
 

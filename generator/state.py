@@ -123,12 +123,14 @@ class State:
             return False
 
     @staticmethod
-    def _outputs(output: Output, cluster: str) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+    def _outputs(output: Output, cluster: str) -> str:
+        """A hash of what lies in a cluster's folder: names, times, sizes and inodes."""
+        found: list[str] = []
         for path, entry in files_below(str(output.root / cluster)):
             stat = entry.stat(follow_symlinks=False)
-            found[path] = [stat.st_mtime_ns, stat.st_size, stat.st_ino]
-        return found
+            found.append(f"{path}\n{stat.st_mtime_ns} {stat.st_size} {stat.st_ino}\n")
+        found.sort()
+        return hashlib.sha256("".join(found).encode(errors="surrogateescape")).hexdigest()
 
     def remember(self, staged: Staged, findings: list[Finding]) -> None:
         """Take note of a cluster that was built; :meth:`save` writes it once it is in place."""

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -292,6 +293,27 @@ class TestFaults:
         assert answer.code == 2
         assert "nothing was changed" in answer.err
         assert (fleet.root / "compiled").read_text() == "a file\n"
+
+    @pytest.mark.parametrize("of_a_folder", [False, True])
+    def test_what_lies_in_the_place_of_a_file_is_named_before_any_is_moved(
+        self, fleet: Fleet, of_a_folder: bool
+    ) -> None:
+        fleet.compile()
+        taken = fleet.root / "compiled/tpu-v6e-docs/queueing"
+        if of_a_folder:
+            shutil.rmtree(taken)
+            taken.write_text("a file\n")
+        else:
+            taken = min(taken.iterdir())
+            taken.unlink()
+            taken.mkdir()
+        fleet.edit("classes/common.yml", "id: acme-training", "id: acme-elsewhere")
+        before = fleet.compiled
+        answer = fleet.compile()
+        assert answer.code == 2
+        assert f"{taken}: " in answer.err
+        assert "nothing was changed" in answer.err
+        assert fleet.compiled == before
 
     def test_a_full_disk_leaves_everything_as_it_was(self, fleet: Fleet) -> None:
         fleet.compile()

@@ -82,6 +82,8 @@ CASES = [
     (priority_class, ("value",), 2000000.0, "write 2000000"),
     (resource_flavor, ("spec", "tolerations", 0, "key"), "-a", "toleration key"),
     (cron_job, ("spec", "timeZone"), "Mars/Olympus", "no such time zone"),
+    (cron_job, ("spec", "timeZone"), "America", "no such time zone"),  # a folder of them
+    (cron_job, ("spec", "timeZone"), "../passwd", "no such time zone"),
     (cron_job, ("spec", "successfulJobsHistoryLimit"), -4, "less than 0"),
     (cron_job, ("spec", "successfulJobsHistoryLimit"), 3.0, "write 3"),
 ]
