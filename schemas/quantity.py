@@ -123,6 +123,7 @@ _BINARY_UNITS = [(s, Decimal(1024) ** p) for s, p in reversed(BINARY_SUFFIXES.it
 _DECIMAL_UNITS = [(s, Decimal(10) ** p) for s, p in reversed(DECIMAL_SUFFIXES.items())]
 
 
+@lru_cache(maxsize=4096)
 def format_quantity(value: Decimal, *, binary: bool = False) -> str:
     """Write a value in canonical form: no fraction, the largest suffix that allows it.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 
 
 class UnknownVersionError(ValueError):
@@ -79,6 +80,7 @@ def _known(releases: tuple[Release, ...]) -> str:
     return ", ".join(release.version for release in releases)
 
 
+@lru_cache(maxsize=1024)
 def resolve(component: str, version: str) -> Release:
     """Return the vendored release whose schema applies to ``version`` of ``kueue`` or ``jobset``.
 
@@ -105,6 +107,7 @@ def resolve(component: str, version: str) -> Release:
     raise UnknownVersionError(reason + (f"; the nearest is {near[0]}" if near else ""))
 
 
+@lru_cache(maxsize=1024)
 def resolve_kubernetes(version: str) -> str:
     """Return the vendored Kubernetes minor for a GKE or Kubernetes version.
 

@@ -41,13 +41,13 @@ class Subject:
     def metadata(self) -> Mapping[str, Any]:
         """The object's metadata, empty if it has none."""
         metadata = self.body.get("metadata")
-        return metadata if isinstance(metadata, Mapping) else {}
+        return metadata if isinstance(metadata, dict) else {}
 
     @property
     def spec(self) -> Mapping[str, Any]:
         """The object's spec, empty if it has none."""
         spec = self.body.get("spec")
-        return spec if isinstance(spec, Mapping) else {}
+        return spec if isinstance(spec, dict) else {}
 
     @property
     def name(self) -> str:
@@ -63,13 +63,13 @@ class Subject:
     def labels(self) -> Mapping[str, Any]:
         """The object's labels."""
         labels = self.metadata.get("labels")
-        return labels if isinstance(labels, Mapping) else {}
+        return labels if isinstance(labels, dict) else {}
 
     @property
     def annotations(self) -> Mapping[str, Any]:
         """The object's annotations."""
         annotations = self.metadata.get("annotations")
-        return annotations if isinstance(annotations, Mapping) else {}
+        return annotations if isinstance(annotations, dict) else {}
 
     @property
     def resource(self) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -41,6 +42,7 @@ class Block:
     comment: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=4096)
 def string(text: str) -> str:
     """A quoted string in which nothing is interpolated."""
     return json.dumps(text, ensure_ascii=False).replace("${", "$${").replace("%{", "%%{")
@@ -63,48 +65,59 @@ def expression(value: Value) -> str:
 
 def render(blocks: Sequence[Block]) -> str:
     """A file's text."""
-    return "\n".join("".join(f"{line}\n" for line in _block(block, "")) for block in blocks)
+    lines: list[str] = []
+    for block in blocks:
+        if lines:
+            lines.append("")
+        _block(block, "", lines)
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _block(block: Block, indent: str) -> Iterator[str]:
-    for line in block.comment:
-        yield f"{indent}# {line}"
-    head = " ".join([block.type, *(string(label) for label in block.labels)])
+def _block(block: Block, indent: str, out: list[str]) -> None:
+    out.extend(f"{indent}# {line}" for line in block.comment)
+    head = " ".join([block.type, *map(string, block.labels)])
     if not block.body:
-        yield f"{indent}{head} {{}}"
+        out.append(f"{indent}{head} {{}}")
         return
-    yield f"{indent}{head} {{"
+    out.append(f"{indent}{head} {{")
+    opened = len(out)
+    deeper = indent + "  "
     run: list[tuple[str, Value]] = []
-    first = True
-    for item in block.body:
-        if not isinstance(item, Block) and not isinstance(item[1], Mapping):
-            run.append(item)
-            continue
+
+    def flush() -> None:
         if run:
-            yield from _aligned(run, indent + "  ")
-            run, first = [], False
-        if not first:
-            yield ""
-        first = False
+            _separate(out, opened)
+            _aligned(run, deeper, out)
+            run.clear()
+
+    for item in block.body:
         if isinstance(item, Block):
-            yield from _block(item, indent + "  ")
+            flush()
+            _separate(out, opened)
+            _block(item, deeper, out)
+        elif isinstance(item[1], dict):
+            flush()
+            _separate(out, opened)
+            _map(item[0], item[1], deeper, out)
         else:
-            yield from _map(item[0], item[1], indent + "  ")  # type: ignore[arg-type]
-    if run:
-        if not first:
-            yield ""
-        yield from _aligned(run, indent + "  ")
-    yield f"{indent}}}"
+            run.append(item)
+    flush()
+    out.append(f"{indent}}}")
 
 
-def _aligned(pairs: Sequence[tuple[str, Value]], indent: str) -> Iterator[str]:
+def _separate(out: list[str], opened: int) -> None:
+    """An empty line, but not at the top of a block."""
+    if len(out) > opened:
+        out.append("")
+
+
+def _aligned(pairs: Sequence[tuple[str, Value]], indent: str, out: list[str]) -> None:
     width = max(len(name) for name, _ in pairs)
-    for name, value in pairs:
-        yield f"{indent}{name:<{width}} = {expression(value)}"
+    out.extend(f"{indent}{name:<{width}} = {expression(value)}" for name, value in pairs)
 
 
-def _map(name: str, value: Mapping[str, Value], indent: str) -> Iterator[str]:
-    yield f"{indent}{name} = {{"
+def _map(name: str, value: Mapping[str, Value], indent: str, out: list[str]) -> None:
+    out.append(f"{indent}{name} = {{")
     pairs = [(key if _NAME.fullmatch(key) else string(key), item) for key, item in value.items()]
-    yield from _aligned(pairs, indent + "  ")
-    yield f"{indent}}}"
+    _aligned(pairs, indent + "  ", out)
+    out.append(f"{indent}}}")
