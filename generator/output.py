@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shutil
@@ -41,6 +42,7 @@ class Staged:
         sources: the inventory files that it was made from.
         member: what the whole fleet's objects need to know of it.
         day: the only day on which it is known to be right, empty for every day.
+        fingerprint: of the folder as it will lie there, empty where that is known only later.
     """
 
     cluster: str
@@ -52,6 +54,7 @@ class Staged:
     sources: list[str] = field(default_factory=list)
     member: Member | None = None
     day: str = ""
+    fingerprint: str = ""
 
 
 def is_ours(path: str) -> bool:
@@ -76,6 +79,19 @@ def files_below(folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
                 stack.append((f"{prefix}{entry.name}/", entry.path))
             else:
                 yield prefix + entry.name, entry
+
+
+def fingerprint(folder: str) -> str:
+    """A hash of the names, times, sizes and inodes below a folder: it changes when a file does.
+
+    Moving the folder leaves it as it is.
+    """
+    found: list[str] = []
+    for path, entry in files_below(folder):
+        stat = entry.stat(follow_symlinks=False)
+        found.append(f"{path}\n{stat.st_mtime_ns} {stat.st_size} {stat.st_ino}\n")
+    found.sort()
+    return hashlib.sha256("".join(found).encode(errors="surrogateescape")).hexdigest()
 
 
 def _explained(error: OSError, doing: str) -> OutputError:
@@ -162,6 +178,8 @@ class Output:
             for path, entry in present.items():
                 if path not in files:
                     (staged.obsolete if is_ours(entry.path) else staged.foreign).append(path)
+            if self.staging is not None and not exists:
+                staged.fingerprint = fingerprint(f"{self.staging}/{cluster}")
         except OSError as error:
             raise _explained(error, "write") from None
         return staged

@@ -19,7 +19,7 @@ from typing import Any
 from generator.findings import Finding, Location, Severity
 from generator.gitops import Member
 from generator.inventory import Tree
-from generator.output import Output, Staged, files_below
+from generator.output import Output, Staged, files_below, fingerprint
 
 FOLDER = ".stowplan"
 _RACY_NS = 2_000_000_000
@@ -87,7 +87,7 @@ class State:
             return False
         if not all(self._unchanged(path) for path in entry["inputs"]):
             return False
-        return bool(self._outputs(output, cluster) == entry["outputs"])
+        return bool(fingerprint(str(output.root / cluster)) == entry["outputs"])
 
     def findings_of(self, cluster: str) -> list[Finding]:
         """What was found when a current cluster was built."""
@@ -122,16 +122,6 @@ class State:
         except OSError:
             return False
 
-    @staticmethod
-    def _outputs(output: Output, cluster: str) -> str:
-        """A hash of what lies in a cluster's folder: names, times, sizes and inodes."""
-        found: list[str] = []
-        for path, entry in files_below(str(output.root / cluster)):
-            stat = entry.stat(follow_symlinks=False)
-            found.append(f"{path}\n{stat.st_mtime_ns} {stat.st_size} {stat.st_ino}\n")
-        found.sort()
-        return hashlib.sha256("".join(found).encode(errors="surrogateescape")).hexdigest()
-
     def remember(self, staged: Staged, findings: list[Finding]) -> None:
         """Take note of a cluster that was built; :meth:`save` writes it once it is in place."""
         self._built.append((staged, findings))
@@ -145,7 +135,7 @@ class State:
         for staged, findings in self._built:
             self._clusters[staged.cluster] = {
                 "inputs": staged.sources,
-                "outputs": self._outputs(output, staged.cluster),
+                "outputs": staged.fingerprint or fingerprint(str(output.root / staged.cluster)),
                 "foreign": staged.foreign,
                 "member": staged.member.to_row() if staged.member else None,
                 "day": staged.day,
