@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from generator.findings import Finding, Location, Severity
 from generator.spelling import nearest
 from generator.yaml_load import (
@@ -195,6 +197,32 @@ def lint_text(text: str, shown: str) -> list[Finding]:
     return findings
 
 
+_NULL = "tag:yaml.org,2002:null"
+_SHAPES: dict[str, tuple[str, type[yaml.Node]]] = {
+    "parameters": ("a mapping", yaml.MappingNode),
+    "classes": ("a list", yaml.SequenceNode),
+    "applications": ("a list", yaml.SequenceNode),
+}
+
+
+def structure(text: str, shown: str) -> list[Finding]:
+    """Find sections that are not of the shape that reclass reads."""
+    found: list[Finding] = []
+    for root in iter_nodes(text, shown):
+        if not isinstance(root, yaml.MappingNode):
+            message = "an inventory file is a mapping with classes: and parameters:"
+            return [_fault("INV009", message, Location(shown, 1, 1), "write these two keys")]
+        for key, value in root.value:
+            wanted, shape = _SHAPES.get(str(key.value), ("", yaml.Node))
+            if not isinstance(value, shape) and value.tag != _NULL:
+                mark = value.start_mark
+                where = Location(shown, mark.line + 1, mark.column + 1)
+                found.append(
+                    _fault("INV009", f"{key.value} is not {wanted}", where, f"write {wanted}")
+                )
+    return found
+
+
 def _line_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
@@ -219,6 +247,7 @@ class Classes:
                 text = read_text(path, shown)
                 found = lint_text(text, shown)
                 load_documents(text, shown)
+                found += structure(text, shown)
                 uses, sections = _outline(text, shown, name, path)
                 classes.uses[name], classes.sections[path] = uses, sections
             except YamlError as error:

@@ -95,6 +95,10 @@ def _wrong_type(path: tuple[str | int, ...], wanted: str, found: Any) -> Problem
         fix = "write true" if word in _TRUTHY else "write false" if word in _FALSY else ""
     elif wanted == "a list" and isinstance(found, str):
         fix = f"write [{found}]"
+    elif wanted == "a mapping" and found is not None:
+        fix = "write keys below it, indented further"
+    elif isinstance(found, dict):
+        fix = "write a value behind the colon, and nothing indented below it"
     elif wanted == "a whole number" and isinstance(found, str) and found.isdigit():
         fix = f"write it without quotes: {int(found)}"
     if found is None:

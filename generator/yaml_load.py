@@ -189,6 +189,25 @@ def _mark_location(name: str, mark: Any) -> Location:
     return Location(name, mark.line + 1, mark.column + 1) if mark is not None else Location(name)
 
 
+_PARSER_FIXES = {
+    "mapping values are not allowed": (
+        "check the indentation of this line and the one above, or quote the value if it holds ': '"
+    ),
+    "could not find expected ':'": (
+        "a key needs ': ' behind it; check this line and the one above"
+    ),
+    "did not find expected": "check the indentation of this line against the lines above",
+    "cannot start any token": "quote the text that begins with this character",
+    "undefined alias": "a text that begins with * is an alias; quote it, or define its anchor",
+    "block sequence entries are not allowed": (
+        "begin the list on a line of its own, or quote the text if it is none"
+    ),
+    "constructor for the tag": "remove the tag, or quote the text",
+    "unexpected end of stream": "close the quote or bracket that is open here",
+}
+"""Words of libyaml's messages → what usually mends it."""
+
+
 def _yaml_fault(error: yaml.YAMLError, name: str, text: str) -> YamlError:
     """Turn a parser's fault into one sentence with a place and, for the usual ones, a fix."""
     if isinstance(error, yaml.reader.ReaderError):
@@ -212,15 +231,8 @@ def _yaml_fault(error: yaml.YAMLError, name: str, text: str) -> YamlError:
             fix = "merge the two or remove one; YAML readers disagree on which would win"
         elif "nesting depth" in problem:
             problem, fix = "is nested too deeply", "flatten it"
-        elif "mapping values are not allowed" in problem:
-            fix = (
-                "check the indentation of this line and the one above, "
-                "or quote the value if it holds ': '"
-            )
-        elif "could not find expected ':'" in problem:
-            fix = "a key needs ': ' behind it; check this line and the one above"
-        elif "did not find expected" in problem:
-            fix = "check the indentation of this line against the lines above"
+        else:
+            fix = next((fix for words, fix in _PARSER_FIXES.items() if words in problem), "")
     return YamlError(problem, where, fix)
 
 

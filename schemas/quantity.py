@@ -117,9 +117,7 @@ def _shortest(value: Decimal, units: list[tuple[str, Decimal]]) -> str:
     raise QuantityError(f"{value} is finer than a quantity can express (1n)")
 
 
-_BINARY_UNITS = [(s, Decimal(1024) ** p) for s, p in reversed(BINARY_SUFFIXES.items())] + [
-    ("", Decimal(1))
-]
+_BINARY_UNITS = [(s, Decimal(1024) ** p) for s, p in reversed(BINARY_SUFFIXES.items())]
 _DECIMAL_UNITS = [(s, Decimal(10) ** p) for s, p in reversed(DECIMAL_SUFFIXES.items())]
 
 
@@ -128,13 +126,14 @@ def format_quantity(value: Decimal, *, binary: bool = False) -> str:
     """Write a value in canonical form: no fraction, the largest suffix that allows it.
 
     As in Kubernetes, a binary value below 1024 or with a fraction falls back to decimal suffixes,
-    and anything finer than a nano unit is rounded up, away from zero.
+    and anything finer than a nano unit is rounded up, away from zero. One that no binary suffix
+    divides does so too: Kubernetes would write it bare, and read what it wrote as decimal.
     """
     value = value.quantize(_NANO, rounding=ROUND_UP, context=_EXACT)
     if value == 0:
         return "0"
     whole = value == value.to_integral_value()
-    if binary and whole and abs(value) >= 1024:
+    if binary and whole and _EXACT.remainder(value, Decimal(1024)) == 0:
         return _shortest(value, _BINARY_UNITS)
     return _shortest(value, _DECIMAL_UNITS)
 

@@ -83,7 +83,9 @@ def _named(kind: str, problem: Any) -> AfterValidator:
             )
         wrong = problem(value)
         if wrong:
-            raise fault(f"{value!r} is no {kind}: it {wrong}")
+            near = re.sub("[^a-z0-9]+", "-", value.lower()).strip("-")
+            fix = f"write one such as {near}" if near and not problem(near) else ""
+            raise fault(f"{value!r} is no {kind}: it {wrong}", fix)
         return value
 
     return AfterValidator(check)

@@ -74,6 +74,11 @@ def test_the_canonical_form_is_that_of_kubernetes(text: str, shortest: str) -> N
     assert canonical(text) == shortest
 
 
+def test_a_binary_value_that_no_suffix_divides_is_written_in_decimal() -> None:
+    assert format_quantity(Decimal(25000), binary=True) == "25k"
+    assert format_quantity(Decimal(25001), binary=True) == "25001"
+
+
 @given(st.integers(0, 2**60), st.booleans())
 def test_writing_and_reading_gives_the_same_value(number: int, binary: bool) -> None:
     text = format_quantity(Decimal(number), binary=binary)
