@@ -138,13 +138,15 @@ def judge(
 
 
 def _add_policies(judged: list[Judged], engine: PolicyEngine) -> None:
-    rules = policy_rules()
     named = [item for item in judged if _is_named(item.readable)]
     try:
         answers = engine.judge([item.readable for item in named])
     except PolicyError:
         answers = [_one(item, engine) for item in named]
     for item, results in zip(named, answers, strict=True):
+        if not results:
+            continue
+        rules = policy_rules()
         # Where a schema judged the object, its own words on the same fault are more exact.
         judged_by_schema = all(f.rule not in ("SCH001", "SCH012") for f in item.findings)
         live = is_live(item.subject)
