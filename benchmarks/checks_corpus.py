@@ -63,6 +63,23 @@ def _rename(body: dict[str, Any], group: int, place: int) -> None:
         pod["priorityClassName"] = f"high-{group}"
 
 
+def spoilt(body: dict[str, Any]) -> dict[str, Any]:
+    """An object with some thirty faults: fields that nobody knows, labels of no use, a bad type."""
+    spec = body.setdefault("spec", {})
+    spec.update({f"unknownField{number}": number for number in range(24)})
+    body["metadata"]["namespace"] = "Not A Name"
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-names": "x", "bad label": 1}
+    body["metadata"]["annotations"] = {"kueue.x-k8s.io/queue-name": "<QUEUE NAME>"}
+    return body
+
+
+def write_broken(folder: Path, count: int) -> None:
+    """Write objects that are all broken, one file an object."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, body in enumerate(objects(count)):
+        (folder / f"{number:06d}.yaml").write_text(dump(spoilt(body)), "utf-8")
+
+
 def write(folder: Path, count: int) -> int:
     """Write the corpus, one file an object; returns its size in bytes."""
     folder.mkdir(parents=True, exist_ok=True)

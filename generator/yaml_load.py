@@ -10,8 +10,9 @@ Source: ``sigs.k8s.io/yaml`` (goyaml.v2 ``resolve.go``), compared over a corpus 
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,28 @@ class YamlError(Exception):
         self.fix = fix
 
 
+class _NotPlainError(Exception):
+    """A node that PyYAML's own constructor has to build: a merge key, or a key that is no text."""
+
+
 class GoLoader(_BaseLoader):
     """A safe loader with Go's scalar resolution and duplicate-key errors."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class protocol
+    plain = False
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        """Build a document's value, directly where the text has neither aliases nor tags.
+
+        PyYAML's constructor goes through generators and tables that those need; nearly every
+        manifest has neither, and loads in half the time without them.
+        """
+        if not self.plain:
+            return super().construct_document(node)
+        try:
+            return _plain_value(node)
+        except _NotPlainError:
+            return super().construct_document(node)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Apply merge keys as PyYAML does, after checking that no key stands twice."""
@@ -60,6 +79,32 @@ class GoLoader(_BaseLoader):
                 )
             seen.add(identity)
         super().flatten_mapping(node)
+
+
+_STRING, _MAPPING, _SEQUENCE, _NULL = (
+    f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq", "null")
+)
+
+
+def _plain_value(node: yaml.Node) -> Any:
+    """The value of a node of a text that has neither aliases nor tags."""
+    tag, value = node.tag, node.value
+    if tag == _STRING:
+        return value
+    if tag == _MAPPING:
+        out = {}
+        for key, child in value:
+            if key.tag != _STRING or key.value in out:
+                # PyYAML's way knows the other keys, and what to say of one that stands twice.
+                raise _NotPlainError
+            out[key.value] = _plain_value(child)
+        return out
+    if tag == _SEQUENCE:
+        return [_plain_value(child) for child in value]
+    read = _PLAIN_SCALARS.get(tag)
+    if read is None:
+        raise _NotPlainError
+    return read(value)
 
 
 def _resolver(tag: str, pattern: str, first: str) -> None:
@@ -95,12 +140,12 @@ _BOOLEANS = {
 }
 
 
-def _construct_bool(loader: GoLoader, node: yaml.ScalarNode) -> bool:
-    return _BOOLEANS[loader.construct_scalar(node).lower()]
+def _bool(text: str) -> bool:
+    return _BOOLEANS[text.lower()]
 
 
-def _construct_int(loader: GoLoader, node: yaml.ScalarNode) -> int:
-    text = loader.construct_scalar(node).replace("_", "")
+def _int(text: str) -> int:
+    text = text.replace("_", "")
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-")
     if len(digits) > 1 and digits[0] == "0":
@@ -110,16 +155,28 @@ def _construct_int(loader: GoLoader, node: yaml.ScalarNode) -> int:
     return sign * int(digits)
 
 
-def _construct_float(loader: GoLoader, node: yaml.ScalarNode) -> float:
-    text = loader.construct_scalar(node).lower()
+def _float(text: str) -> float:
+    text = text.lower()
     if text.endswith((".inf", ".nan")):
         return float(text.replace(".", "", 1))
     return float(text)
 
 
-GoLoader.add_constructor("tag:yaml.org,2002:bool", _construct_bool)
-GoLoader.add_constructor("tag:yaml.org,2002:int", _construct_int)
-GoLoader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+_PLAIN_SCALARS: dict[str, Callable[[str], Any]] = {
+    "tag:yaml.org,2002:bool": _bool,
+    "tag:yaml.org,2002:int": _int,
+    "tag:yaml.org,2002:float": _float,
+    _NULL: lambda text: None,
+}
+
+
+def _constructor(read: Callable[[str], Any]) -> Callable[[GoLoader, yaml.ScalarNode], Any]:
+    return lambda loader, node: read(loader.construct_scalar(node))
+
+
+for _tag, _read in _PLAIN_SCALARS.items():
+    if _tag != _NULL:
+        GoLoader.add_constructor(_tag, _constructor(_read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +207,15 @@ def read_text(path: Path, shown: str | None = None) -> str:
     """
     name = shown or str(path)
     try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise YamlError(
-                f"the file has {size:,} bytes; at most {MAX_FILE_BYTES:,} are read",
-                Location(name),
-                "split it; an inventory or manifest file of this size is a mistake",
-            )
-        data = path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_FILE_BYTES:
+                raise YamlError(
+                    f"the file has {size:,} bytes; at most {MAX_FILE_BYTES:,} are read",
+                    Location(name),
+                    "split it; an inventory or manifest file of this size is a mistake",
+                )
+            data = file.read()
     except OSError as error:
         reason = error.strerror or str(error)
         raise YamlError(
@@ -288,10 +346,12 @@ def load_documents(text: str, name: str) -> list[Document]:
     Raises:
         YamlError: the text is not YAML, a key stands twice, or aliases expand without bound.
     """
-    if "*" in text:
+    aliases = "*" in text
+    if aliases:
         for _ in iter_nodes(text, name):
             pass
     loader = GoLoader(text)
+    loader.plain = not aliases and "!" not in text
     documents: list[Document] = []
     try:
         while loader.check_data():  # type: ignore[no-untyped-call]

@@ -13,10 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from generator.checks.policy import PolicyError, policy_files, policy_folder
 from generator.findings import Severity
+from generator.yaml_load import YamlError, load_documents
 
 _PACKAGE = re.compile(r"^package ([\w.]+)", re.M)
 _HEAD = re.compile(
@@ -82,8 +81,7 @@ def parse_rules(text: str, file: str) -> list[PolicyRule]:
             head = _HEAD.match(line)
             if head:
                 if block:
-                    described = yaml.safe_load("\n".join(block))
-                    rules.append(_rule(described, name, head[1], file, number))
+                    rules.append(_rule(_described(block, file), name, head[1], file, number))
                     block = []
                 rule = rules[-1] if rules else None
                 if rule is None or (rule.id, rule.severity, rule.head) != (
@@ -96,6 +94,14 @@ def parse_rules(text: str, file: str) -> list[PolicyRule]:
                         f"{file}:{number}: {head[3]} does not match the METADATA above it"
                     )
     return rules
+
+
+def _described(block: list[str], file: str) -> Any:
+    try:
+        documents = load_documents("\n".join(block), file)
+    except YamlError as error:
+        raise PolicyError(f"a METADATA block of {file} is no YAML: {error.message}") from None
+    return documents[0].value if documents else None
 
 
 def _rule(block: Any, package: str, head: str, file: str, number: int) -> PolicyRule:
@@ -113,7 +119,7 @@ def _rule(block: Any, package: str, head: str, file: str, number: int) -> Policy
             schema=bool(custom.get("schema", False)),
             file=file,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PolicyError(f"{file}:{number}: METADATA of {head}: {error!r}") from None
 
 

@@ -6,6 +6,7 @@ together and by that cluster's versions. Files outside any such folder form one 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,10 @@ class Group:
     judged: list[Judged] | None = None
 
 
+FileContents = tuple[list[Document], list[Finding]]
+"""The documents of a file, and what is wrong with it."""
+
+
 class NothingToReadError(Exception):
     """A path that does not exist, or no manifest below the paths given."""
 
@@ -77,18 +82,19 @@ def find_files(paths: Sequence[str]) -> list[Path]:
 
 def _walk(folder: Path) -> Iterator[Path]:
     patches: set[Path] = set()
-    entries = sorted(folder.iterdir())
+    with os.scandir(folder) as listing:
+        entries = sorted(listing, key=lambda entry: entry.name)
     for entry in entries:
         if entry.name in KUSTOMIZATIONS:
-            patches |= _patches(entry)
+            patches |= _patches(folder / entry.name)
     for entry in entries:
-        if entry.is_symlink() and (entry.is_dir() or not entry.exists()):
+        if entry.is_symlink() and (entry.is_dir() or not (folder / entry.name).exists()):
             continue  # a link to a folder may lead back up; what it leads to is read where it is
         if entry.is_dir():
             if entry.name not in SKIPPED_FOLDERS:
-                yield from _walk(entry)
-        elif entry.suffix in SUFFIXES and entry not in patches:
-            yield entry
+                yield from _walk(folder / entry.name)
+        elif entry.name.endswith(SUFFIXES) and (path := folder / entry.name) not in patches:
+            yield path
 
 
 def _patches(kustomization: Path) -> set[Path]:
@@ -107,19 +113,25 @@ def _patches(kustomization: Path) -> set[Path]:
     return {kustomization.parent / name for name in names if isinstance(name, str)}
 
 
-def read_groups(paths: Sequence[str]) -> list[Group]:
+def read_groups(paths: Sequence[str], files: Sequence[Path] | None = None) -> list[Group]:
     """Read everything below the paths.
+
+    Args:
+        paths: files, folders, or ``-`` for standard input.
+        files: what :func:`find_files` said of them, where that is known already.
 
     Raises:
         NothingToReadError: see :func:`find_files`.
     """
-    files = [(str(path), read_file(path)) for path in find_files(paths)]
-    if STDIN in paths:
-        files.append((STDIN_NAME, _read_stdin()))
-    return group_files(files)
+    found = find_files(paths) if files is None else files
+    return group_files(_contents(found, with_stdin=STDIN in paths))
 
 
-FileContents = tuple[list[Document], list[Finding]]
+def _contents(files: Sequence[Path], *, with_stdin: bool) -> Iterator[tuple[str, FileContents]]:
+    for path in files:
+        yield str(path), read_file(path)
+    if with_stdin:
+        yield STDIN_NAME, _read_stdin()
 
 
 def read_file(path: Path) -> FileContents:
@@ -158,8 +170,12 @@ def group_files(files: Iterable[tuple[str, FileContents]]) -> list[Group]:
                     str(cluster or Path(folder).name), document.value, facts_file=name
                 )
     rest = Group()
+    owners: dict[str, Group] = {}
     for name, (documents, findings) in loaded:
-        group = _group_of(name, folders) or rest
+        folder = name.rpartition("/")[0]
+        if folder not in owners:
+            owners[folder] = _group_of(name, folders) or rest
+        group = owners[folder]
         group.files += 1
         group.findings += findings
         for document in documents:

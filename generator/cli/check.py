@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
+import gc
 from collections.abc import Sequence
 from datetime import date
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from generator.findings import Severity
+from generator.cli.reporting import add_report_arguments, answered, write_report
 
 if TYPE_CHECKING:
     from generator.checks.reading import Group
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 HELP = "judge manifests: schemas, references and policies"
 
-EXIT_FINE, EXIT_FINDINGS, EXIT_USAGE = 0, 1, 2
 FORMAT_NAMES = ("text", "json", "sarif", "junit", "github", "markdown")
 ENGINE_NAMES = ("embedded", "conftest", "none")
 
@@ -32,14 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="files, folders, or - for standard input (default: compiled)",
     )
-    parser.add_argument("--format", choices=FORMAT_NAMES, default="text", help="form of the report")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report to a file")
-    parser.add_argument(
-        "--fail-on",
-        choices=[str(severity) for severity in Severity],
-        default=str(Severity.ERROR),
-        help="exit with 1 when a finding of this severity or a worse one stands (default: error)",
-    )
+    add_report_arguments(parser, FORMAT_NAMES)
     parser.add_argument(
         "--engine",
         choices=ENGINE_NAMES,
@@ -60,9 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="processes (default: one a core, for many files)"
     )
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="colour of the text"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,20 +63,18 @@ def run(args: argparse.Namespace) -> int:
     from generator.yaml_load import YamlError
     from schemas.versions import UnknownVersionError
 
+    refusals = (NothingToReadError, UnknownVersionError, PolicyError, YamlError)
+    collected = gc.isenabled()
+    # Documents hold no cycles, and looking for some in all of them costs a tenth of the time.
+    gc.disable()
     try:
-        return _check(args)
-    except (NothingToReadError, UnknownVersionError, PolicyError, YamlError) as error:
-        print(f"stowplan check: {error}", file=sys.stderr)
-    except BrokenPipeError:
-        # The reader went away, as `head` does; what it wanted to see it has seen.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        print(f"stowplan check: {error.filename}: {error.strerror}", file=sys.stderr)
-    return EXIT_USAGE
+        return answered("check", _check, args, refusals)
+    finally:
+        if collected:
+            gc.enable()
 
 
 def _check(args: argparse.Namespace) -> int:
-    from generator.checks.output import Context, renderer
     from generator.checks.policy import engine_for
     from generator.checks.report import check_groups
     from schemas.versions import Versions
@@ -109,21 +94,7 @@ def _check(args: argparse.Namespace) -> int:
         today=date.today(),
     )
     report.findings[:0] = faults
-    to_file = args.output is not None
-    color = args.color == "always" or (
-        args.color == "auto"
-        and not to_file
-        and sys.stdout.isatty()
-        and "NO_COLOR" not in os.environ
-    )
-    parts = renderer(args.format)(report, Context(color, tool_version()))
-    if to_file:
-        with args.output.open("w", encoding="utf-8") as target:
-            target.writelines(parts)
-    else:
-        sys.stdout.writelines(parts)
-        sys.stdout.flush()
-    return EXIT_FINDINGS if report.fails(Severity(args.fail_on)) else EXIT_FINE
+    return write_report(report, args)
 
 
 def _groups(
@@ -136,18 +107,10 @@ def _groups(
     files = find_files(paths)
     processes = processes_for(files, args.jobs)
     if processes == 1 or STDIN in paths or args.engine == "conftest":
-        return read_groups(paths)
+        return read_groups(paths, files)
     return read_and_judge(
         files, versions=versions, engine_name=args.engine, data=data, processes=processes
     )
-
-
-def tool_version() -> str:
-    """The installed version, ``0`` where the package is not installed."""
-    try:
-        return version("stowplan")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _yaml_mapping(path: Path) -> dict[str, Any]:

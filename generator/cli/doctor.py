@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.findings import Severity
+from generator.cli.reporting import EXIT_FINE, add_report_arguments, answered, write_report
 
 if TYPE_CHECKING:
-    from generator.checks.report import Report
     from generator.doctor.kubectl import Kubectl
     from generator.doctor.snapshot import Snapshot
     from generator.doctor.wanted import Wanted
 
 HELP = "say what is wrong in a live cluster; reads only"
 
-EXIT_FINE, EXIT_FINDINGS, EXIT_USAGE = 0, 1, 2
 FORMAT_NAMES = ("text", "json", "markdown")
 DEFAULT_SUBJECT = "Group:stowplan-doctor"
 TIMEOUT_S = 30.0
@@ -55,17 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whom --rbac binds: Group:NAME, User:NAME or ServiceAccount:NAMESPACE/NAME "
         "(default: %(default)s)",
     )
-    parser.add_argument("--format", choices=FORMAT_NAMES, default="text", help="form of the report")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report to a file")
-    parser.add_argument(
-        "--fail-on",
-        choices=[str(severity) for severity in Severity],
-        default=str(Severity.ERROR),
-        help="exit with 1 when a finding of this severity or a worse one stands (default: error)",
-    )
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="colour of the text"
-    )
+    add_report_arguments(parser, FORMAT_NAMES)
 
 
 def _seconds(text: str) -> float:
@@ -88,25 +75,25 @@ def run(args: argparse.Namespace) -> int:
     from generator.doctor.wanted import WantedError
     from generator.yaml_load import YamlError
 
-    try:
-        return _doctor(args)
-    except NoClusterError as error:
-        print(f"stowplan doctor: {error}; nothing was judged", file=sys.stderr)
-    except (
+    refusals = (
+        NoClusterError,
         RefusedError,
         SnapshotError,
         WantedError,
         NothingToReadError,
         YamlError,
         ValueError,
-    ) as error:
-        print(f"stowplan doctor: {error}", file=sys.stderr)
-    except BrokenPipeError:
-        # The reader went away, as `head` does; what it wanted to see it has seen.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        print(f"stowplan doctor: {error.filename}: {error.strerror}", file=sys.stderr)
-    return EXIT_USAGE
+    )
+    return answered("doctor", _examined, args, refusals)
+
+
+def _examined(args: argparse.Namespace) -> int:
+    from generator.doctor.kubectl import NoClusterError
+
+    try:
+        return _doctor(args)
+    except NoClusterError as error:
+        raise NoClusterError(f"{error}; nothing was judged") from None
 
 
 def _doctor(args: argparse.Namespace) -> int:
@@ -133,8 +120,7 @@ def _doctor(args: argparse.Namespace) -> int:
         if not args.replay:
             raise
         raise SnapshotError(f"{args.replay}: a damaged snapshot ({error!r})") from None
-    _write(report, args)
-    return EXIT_FINDINGS if report.fails(Severity(args.fail_on)) else EXIT_FINE
+    return write_report(report, args)
 
 
 def _look(args: argparse.Namespace, wanted: Wanted | None) -> Snapshot:
@@ -169,20 +155,3 @@ def _announce(client: Kubectl, chosen: bool) -> None:
         f"stowplan doctor: reading context {client.context}{how} at {client.server()}",
         file=sys.stderr,
     )
-
-
-def _write(report: Report, args: argparse.Namespace) -> None:
-    from generator.checks.output import Context, renderer
-    from generator.cli.check import tool_version
-    from generator.cli.terminal import colour_wanted
-
-    color = args.color == "always" or (
-        args.color == "auto" and args.output is None and colour_wanted(sys.stdout)
-    )
-    parts = renderer(args.format)(report, Context(color, tool_version()))
-    if args.output:
-        with args.output.open("w", encoding="utf-8") as target:
-            target.writelines(parts)
-    else:
-        sys.stdout.writelines(parts)
-        sys.stdout.flush()

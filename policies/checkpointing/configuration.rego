@@ -14,9 +14,9 @@ fields := {
 	"tolerations",
 }
 
-selector := object.get(data.stowplan.lib.spec, "nodeSelector", {})
+selector := object.get(input, ["spec", "nodeSelector"], {})
 
-bucket := object.get(data.stowplan.lib.spec, "cloudStorageBucketName", "")
+bucket := object.get(input, ["spec", "cloudStorageBucketName"], "")
 
 bucket_path := ["spec", "cloudStorageBucketName"]
 
@@ -138,9 +138,9 @@ instance_type := selector["node.kubernetes.io/instance-type"]
 
 default accelerator := ""
 
-accelerator := data.stowplan.lib.fact("accelerator")
+accelerator := input.metadata.annotations["stowplan.dev/accelerator"]
 
-accelerator := data.stowplan.lib.machines[instance_type].type if not data.stowplan.lib.fact("accelerator")
+accelerator := data.stowplan.lib.machines[instance_type].type if not input.metadata.annotations["stowplan.dev/accelerator"]
 
 # METADATA
 # title: The driver tolerates the accelerator nodes' taint
@@ -160,13 +160,13 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC006", text, fi
 }
 
 tolerates(taint) if {
-	some toleration in data.stowplan.lib.spec.tolerations
+	some toleration in input.spec.tolerations
 	object.get(toleration, "key", taint) == taint
 	object.get(toleration, "effect", "NoSchedule") in {"", "NoSchedule"}
 }
 
 tolerates(_) if {
-	some toleration in data.stowplan.lib.spec.tolerations
+	some toleration in input.spec.tolerations
 	regex.match(`^[A-Z][A-Z_]*_[A-Z_]+$`, toleration.key)
 }
 
@@ -182,7 +182,7 @@ tolerates(_) if {
 #   fix: Remove metadata.namespace.
 #   reference: high-scale-checkpointing-controller, crd/checkpointconfiguration.yaml (scope Cluster)
 warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC007", text, fix, ["metadata", "namespace"]) if {
-	data.stowplan.lib.has_key(input.metadata, "namespace")
+	_ := input.metadata.namespace
 	text := "a CheckpointConfiguration is cluster-scoped: its namespace means nothing"
 	fix := "remove metadata.namespace"
 }
@@ -210,7 +210,7 @@ recommended := {
 #   fix: Add the missing options to gcsFuseMountOptions.
 #   reference: GKE documentation, multi-tier checkpointing, the CheckpointConfiguration example
 warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC008", text, fix, ["spec", "gcsFuseMountOptions"]) if {
-	options := object.get(data.stowplan.lib.spec, "gcsFuseMountOptions", [])
+	options := object.get(input, ["spec", "gcsFuseMountOptions"], [])
 	is_array(options)
 	given := concat("\n", [option | some option in options; is_string(option)])
 	missing := [option | some option, name in recommended; not contains(given, name)]
@@ -230,7 +230,7 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC008", text, 
 #   fix: Make a new bucket with a hierarchical namespace.
 #   reference: GKE documentation, multi-tier checkpointing, before you begin
 deny_checkpointconfiguration contains data.stowplan.lib.error("MTC009", text, fix, bucket_path) if {
-	data.stowplan.lib.fact("bucket-hierarchical-namespace") == "false"
+	input.metadata.annotations["stowplan.dev/bucket-hierarchical-namespace"] == "false"
 	text := sprintf("the bucket %s has no hierarchical namespace: backups fail", [bucket])
 	fix := "make a bucket with --enable-hierarchical-namespace and uniform bucket-level access"
 }
@@ -246,7 +246,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC009", text, fi
 #     Annotate stowplan.dev/bucket-hierarchical-namespace with "true" once it is so.
 #   reference: GKE documentation, multi-tier checkpointing, before you begin
 warn_checkpointconfiguration contains data.stowplan.lib.note("MTC010", text, fix, bucket_path) if {
-	not data.stowplan.lib.fact("bucket-hierarchical-namespace")
+	not input.metadata.annotations["stowplan.dev/bucket-hierarchical-namespace"]
 	text := "whether the bucket has a hierarchical namespace is not declared; without one backups fail"
 	fix := "check with gcloud storage buckets describe, then annotate stowplan.dev/bucket-hierarchical-namespace"
 }
@@ -261,9 +261,9 @@ warn_checkpointconfiguration contains data.stowplan.lib.note("MTC010", text, fix
 #   fix: Upgrade the cluster.
 #   reference: GKE documentation, multi-tier checkpointing, requirements
 deny_checkpointconfiguration contains data.stowplan.lib.error("MTC011", text, fix, []) if {
-	version := data.stowplan.lib.fact("gke-version")
+	version := input.metadata.annotations["stowplan.dev/gke-version"]
 	parsed := data.stowplan.lib.gke_version(version)
-	parsed < data.stowplan.lib.threshold("min_gke_version")
+	parsed < data.stowplan.lib.thresholds.min_gke_version
 	text := sprintf("GKE %s is older than 1.32.4-gke.1415000", [version])
 	fix := "upgrade the cluster first"
 }
@@ -278,7 +278,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC011", text, fi
 #   fix: Use a Standard cluster.
 #   reference: GKE documentation, multi-tier checkpointing, limitations
 deny_checkpointconfiguration contains data.stowplan.lib.error("MTC012", text, fix, []) if {
-	lower(data.stowplan.lib.fact("gke-mode")) == "autopilot"
+	lower(input.metadata.annotations["stowplan.dev/gke-mode"]) == "autopilot"
 	text := "the cluster is Autopilot, which has no multi-tier checkpointing"
 	fix := "use a Standard cluster"
 }
@@ -294,9 +294,9 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC012", text, fi
 #   fix: Raise the interval to 30 minutes or more; frequent saves belong in the RAM disk.
 #   reference: GKE documentation, multi-tier checkpointing, backup-interval-minutes
 warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC013", text, fix, path) if {
-	minutes := data.stowplan.lib.fact("backup-interval-minutes")
+	minutes := input.metadata.annotations["stowplan.dev/backup-interval-minutes"]
 	regex.match(`^[0-9]+$`, minutes)
-	to_number(minutes) < data.stowplan.lib.threshold("min_backup_minutes")
+	to_number(minutes) < data.stowplan.lib.thresholds.min_backup_minutes
 	path := ["metadata", "annotations", "stowplan.dev/backup-interval-minutes"]
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
 	fix := "write 30 or more"
@@ -312,8 +312,8 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC013", text, 
 #   fix: Keep one of the two.
 #   reference: GKE documentation, multi-tier checkpointing, replicator.yaml
 deny_checkpointconfiguration contains data.stowplan.lib.error("MTC014", text, fix, ["metadata", "annotations"]) if {
-	data.stowplan.lib.fact("backup-interval-minutes")
-	data.stowplan.lib.fact("backup-interval-steps")
+	input.metadata.annotations["stowplan.dev/backup-interval-minutes"]
+	input.metadata.annotations["stowplan.dev/backup-interval-steps"]
 	text := "the backup interval is given in minutes and in steps"
 	fix := "keep one of the two"
 }
@@ -329,7 +329,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC014", text, fi
 #   fix: Set one peer or more.
 #   reference: GKE documentation, multi-tier checkpointing, peers-per-node
 warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC015", text, fix, path) if {
-	data.stowplan.lib.fact("peers") == "0"
+	input.metadata.annotations["stowplan.dev/peers"] == "0"
 	path := ["metadata", "annotations", "stowplan.dev/peers"]
 	text := "checkpoints have no peer copy: a lost node sends the job back to the last backup"
 	fix := "set one peer"
@@ -346,7 +346,7 @@ warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC015", text, 
 #   fix: Choose a retention, such as backup-warden or the replicator's prune.
 #   reference: GKE documentation, multi-tier checkpointing, data retention
 warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC016", text, fix, path) if {
-	data.stowplan.lib.fact("retention") == "none"
+	input.metadata.annotations["stowplan.dev/retention"] == "none"
 	path := ["metadata", "annotations", "stowplan.dev/retention"]
 	text := "nothing deletes old backups: the bucket grows for ever"
 	fix := "set a retention: backup-warden or replicator"

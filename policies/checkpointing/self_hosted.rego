@@ -5,7 +5,7 @@ import rego.v1
 
 agents if {
 	input.kind == "DaemonSet"
-	data.stowplan.lib.fact("provider") == "self-hosted"
+	input.metadata.annotations["stowplan.dev/provider"] == "self-hosted"
 }
 
 # METADATA
@@ -22,7 +22,7 @@ agents if {
 deny_workload contains data.stowplan.lib.error("MTC032", text, fix, path) if {
 	some found in data.stowplan.lib.containers
 	some volume in found.template.spec.volumes
-	claim := data.stowplan.lib.claim_of(volume)
+	claim := volume.persistentVolumeClaim.claimName
 	startswith(claim, data.stowplan.lib.checkpoint_claim)
 	some i, mount in found.container.volumeMounts
 	mount.name == volume.name
@@ -46,7 +46,7 @@ deny_workload contains data.stowplan.lib.error("MTC032", text, fix, path) if {
 #   reference: GKE documentation, multi-tier checkpointing
 warn_workload contains data.stowplan.lib.warning("MTC033", text, fix, path) if {
 	agents
-	data.stowplan.lib.fact("peers") == "0"
+	input.metadata.annotations["stowplan.dev/peers"] == "0"
 	path := ["metadata", "annotations", "stowplan.dev/peers"]
 	text := "checkpoints have no peer copy: a lost node sends the job back to the last backup"
 	fix := "set one peer"
@@ -54,9 +54,9 @@ warn_workload contains data.stowplan.lib.warning("MTC033", text, fix, path) if {
 
 warn_workload contains data.stowplan.lib.warning("MTC033", text, fix, path) if {
 	agents
-	minutes := data.stowplan.lib.fact("backup-interval-minutes")
+	minutes := input.metadata.annotations["stowplan.dev/backup-interval-minutes"]
 	regex.match(`^[0-9]+$`, minutes)
-	to_number(minutes) < data.stowplan.lib.threshold("min_backup_minutes")
+	to_number(minutes) < data.stowplan.lib.thresholds.min_backup_minutes
 	path := ["metadata", "annotations", "stowplan.dev/backup-interval-minutes"]
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
 	fix := "write 30 or more"
@@ -64,7 +64,7 @@ warn_workload contains data.stowplan.lib.warning("MTC033", text, fix, path) if {
 
 warn_workload contains data.stowplan.lib.warning("MTC033", text, fix, path) if {
 	agents
-	data.stowplan.lib.fact("retention") == "none"
+	input.metadata.annotations["stowplan.dev/retention"] == "none"
 	path := ["metadata", "annotations", "stowplan.dev/retention"]
 	text := "nothing deletes old backups: the bucket grows for ever"
 	fix := "set a retention: the replicator's own"

@@ -4,21 +4,16 @@ package stowplan.checkpointing
 import rego.v1
 
 # Templates that mount the multi-tier checkpointing volume.
-wired contains template if {
+wired if {
 	some template in data.stowplan.lib.templates
 	count(template.checkpoints) > 0
 }
 
 # Containers whose command line turns multi-tier checkpointing on.
-asks_for_checkpointing(found) if data.stowplan.lib.flag(found, "enable_multi_tier_checkpointing")
-
-asks_for_checkpointing(found) if regex.match(`(^| )--enable-high-scale-ckpt( |$)`, found.line)
-
-asks_for_checkpointing(found) if data.stowplan.lib.flag(found, "--enable-high-scale-ckpt")
-
-mounts(container, names) if {
-	some mount in container.volumeMounts
-	mount.name in names
+# Containers that turn multi-tier checkpointing on.
+asking contains found if {
+	some found in data.stowplan.lib.containers
+	count(found.switches) > 0
 }
 
 spec_path(template, rest) := array.concat(template.path, array.concat(["spec"], rest))
@@ -33,18 +28,18 @@ spec_path(template, rest) := array.concat(template.path, array.concat(["spec"], 
 #   fix: Mount the volume at the checkpoint directory.
 #   reference: GKE documentation, multi-tier checkpointing, update the JobSet manifest
 deny_jobset contains data.stowplan.lib.error("MTC020", text, fix, path) if {
-	some template in wired
-	names := template.checkpoints
-	not any_mounts(template, names)
+	some template in data.stowplan.lib.templates
+	count(template.checkpoints) > 0
+	not template.path in mounting
 	path := spec_path(template, ["volumes"])
 	text := sprintf("the checkpoint volume of %q is mounted nowhere", [template.name])
 	fix := "add volumeMounts: [{name: checkpoint, mountPath: /checkpoint}] to the training container"
 }
 
-any_mounts(template, names) if {
-	some field in ["initContainers", "containers"]
-	some container in template.spec[field]
-	mounts(container, names)
+# The paths of templates in which a container mounts a multi-tier volume.
+mounting contains found.template.path if {
+	some found in data.stowplan.lib.containers
+	count(found.mounted) > 0
 }
 
 # METADATA
@@ -79,10 +74,8 @@ deny_jobset contains data.stowplan.lib.error("MTC021", text, fix, path) if {
 #   fix: Add the checkpoint volume and its mount.
 #   reference: GKE documentation, multi-tier checkpointing; MaxText multi_tier_checkpointing.md
 deny_jobset contains data.stowplan.lib.error("MTC022", text, fix, path) if {
-	some found in data.stowplan.lib.containers
-	asks_for_checkpointing(found)
-	names := found.template.checkpoints
-	not mounts(found.container, names)
+	some found in asking
+	count(found.mounted) == 0
 	path := found.path
 	text := sprintf("container %q turns multi-tier checkpointing on but mounts no checkpoint volume", [object.get(found.container, "name", "")])
 	fix := sprintf("add a volume with csi.driver %s and mount it", [data.stowplan.lib.checkpoint_driver])
@@ -100,11 +93,10 @@ deny_jobset contains data.stowplan.lib.error("MTC022", text, fix, path) if {
 #   reference: GKE documentation, multi-tier checkpointing; MaxText multi_tier_checkpointing.md
 warn_jobset contains data.stowplan.lib.warning("MTC023", text, fix, path) if {
 	some found in data.stowplan.lib.containers
-	names := found.template.checkpoints
-	mounts(found.container, names)
+	count(found.mounted) > 0
+	count(found.switches) == 0
 	some launcher, arguments in launchers
 	contains(lower(found.line), launcher)
-	not asks_for_checkpointing(found)
 	path := found.path
 	text := sprintf("container %q mounts the checkpoint volume but does not turn multi-tier checkpointing on", [object.get(found.container, "name", "")])
 	fix := sprintf("add %s, or remove the volume", [arguments])
@@ -126,8 +118,8 @@ launchers := {
 #   fix: Set failurePolicy.maxRestarts.
 #   reference: JobSet API, failurePolicy.maxRestarts (default 0)
 deny_jobset contains data.stowplan.lib.error("MTC024", text, fix, path) if {
-	count(wired) > 0
-	object.get(data.stowplan.lib.spec, ["failurePolicy", "maxRestarts"], 0) == 0
+	wired
+	object.get(input, ["spec", "failurePolicy", "maxRestarts"], 0) == 0
 	path := ["spec", "failurePolicy"]
 	text := "maxRestarts is 0 or left out: the first failure ends the job, its checkpoints unread"
 	fix := "write failurePolicy: {maxRestarts: 10, restartStrategy: BlockingRecreate}"
@@ -144,9 +136,9 @@ deny_jobset contains data.stowplan.lib.error("MTC024", text, fix, path) if {
 #   fix: Keep one replicated job; express slices as its replicas.
 #   reference: high-scale-checkpointing-controller, the ranks server
 deny_jobset contains data.stowplan.lib.error("MTC025", text, fix, ["spec", "replicatedJobs"]) if {
-	count(wired) > 0
-	count(data.stowplan.lib.spec.replicatedJobs) > 1
-	text := sprintf("%s replicated jobs: the rank service serves a JobSet with exactly one", [format_int(count(data.stowplan.lib.spec.replicatedJobs), 10)])
+	wired
+	count(input.spec.replicatedJobs) > 1
+	text := sprintf("%s replicated jobs: the rank service serves a JobSet with exactly one", [format_int(count(input.spec.replicatedJobs), 10)])
 	fix := "keep one replicated job and write the slices as its replicas"
 }
 
@@ -161,13 +153,11 @@ deny_jobset contains data.stowplan.lib.error("MTC025", text, fix, ["spec", "repl
 #   fix: Give the framework the mountPath of the checkpoint volume.
 #   reference: GKE documentation, multi-tier checkpointing, CHECKPOINT_DIR
 deny_jobset contains data.stowplan.lib.error("MTC026", text, fix, found.path) if {
-	some found in data.stowplan.lib.containers
-	asks_for_checkpointing(found)
-	names := found.template.checkpoints
-	some argument in ["local_checkpoint_directory", "--local-ckpt-dir"]
-	some directory in found.arguments[argument]
-	targets := {trim_right(mount.mountPath, "/") | some mount in found.container.volumeMounts; mount.name in names}
-	count(targets) > 0
+	some found in asking
+	count(found.mounted) > 0
+	some [argument, directory] in found.arguments
+	argument in {"local_checkpoint_directory", "--local-ckpt-dir"}
+	targets := {trim_right(path, "/") | some path in found.mounted}
 	not inside(directory, targets)
 	text := sprintf("%s=%s is not on the RAM disk, which is mounted at %s", [argument, directory, concat(", ", targets)])
 	fix := sprintf("write %s=%s", [argument, concat(", ", targets)])
@@ -215,11 +205,12 @@ deny_workload contains data.stowplan.lib.error("MTC027", text, fix, path) if {
 #   fix: Annotate the JobSet with the exclusive topology of the node pool.
 #   reference: high-scale-checkpointing-controller (March 2026), the ranks server
 warn_jobset contains data.stowplan.lib.warning("MTC028", text, fix, ["metadata", "annotations"]) if {
-	some template in wired
+	some template in data.stowplan.lib.templates
+	count(template.checkpoints) > 0
 	template.tpu > 0
-	some replicated in data.stowplan.lib.spec.replicatedJobs
+	object.get(input, ["metadata", "annotations", "alpha.jobset.sigs.k8s.io/exclusive-topology"], "") != "cloud.google.com/gke-nodepool"
+	some replicated in input.spec.replicatedJobs
 	object.get(replicated, "replicas", 1) > 1
-	object.get(data.stowplan.lib.annotations, "alpha.jobset.sigs.k8s.io/exclusive-topology", "") != "cloud.google.com/gke-nodepool"
 	text := "a multislice job without the exclusive-topology annotation on the JobSet: newer drivers give it no ranks"
 	fix := "add metadata.annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}"
 }
@@ -240,9 +231,10 @@ steps_argument := "multi_tier_checkpointing_backup_interval_steps"
 #   reference: GKE documentation, multi-tier checkpointing, backup-interval-minutes
 warn_jobset contains data.stowplan.lib.warning("MTC029", text, fix, found.path) if {
 	some found in data.stowplan.lib.containers
-	some minutes in found.arguments[minutes_argument]
+	some [argument, minutes] in found.arguments
+	argument == minutes_argument
 	regex.match(`^[0-9]+$`, minutes)
-	to_number(minutes) < data.stowplan.lib.threshold("min_backup_minutes")
+	to_number(minutes) < data.stowplan.lib.thresholds.min_backup_minutes
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
 	fix := sprintf("write %s=30 or more", [minutes_argument])
 }
@@ -258,8 +250,7 @@ warn_jobset contains data.stowplan.lib.warning("MTC029", text, fix, found.path) 
 #   reference: GKE documentation, multi-tier checkpointing, replicator.yaml
 deny_jobset contains data.stowplan.lib.error("MTC030", text, fix, found.path) if {
 	some found in data.stowplan.lib.containers
-	found.arguments[minutes_argument]
-	found.arguments[steps_argument]
+	{minutes_argument, steps_argument} - {argument | some [argument, _] in found.arguments} == set()
 	text := "the backup interval is given in minutes and in steps"
 	fix := "keep one of the two arguments"
 }
@@ -282,9 +273,17 @@ warn_workload contains data.stowplan.lib.warning("MTC031", text, fix, found.path
 	}
 	some mount in found.container.volumeMounts
 	mount.name in names
-	some argument in ["base_output_directory", "checkpoint_dir", "--checkpoint-dir", "--checkpoint_dir", "--output-dir"]
-	some directory in found.arguments[argument]
+	some [argument, directory] in found.arguments
+	argument in output_arguments
 	inside(directory, {trim_right(mount.mountPath, "/")})
 	text := sprintf("%s=%s is below a gcsfuse mount: each save copies and deletes its objects", [argument, directory])
 	fix := "write the gs:// path"
+}
+
+output_arguments := {
+	"--checkpoint-dir",
+	"--checkpoint_dir",
+	"--output-dir",
+	"base_output_directory",
+	"checkpoint_dir",
 }

@@ -7,13 +7,6 @@ spec_path(template, rest) := array.concat(template.path, array.concat(["spec"], 
 
 job_path(template, rest) := array.concat(array.slice(template.path, 0, count(template.path) - 1), rest)
 
-accelerated contains template if {
-	some template in data.stowplan.lib.templates
-	data.stowplan.lib.uses_accelerator(template)
-}
-
-multi_host(template) if object.get(template.job, "parallelism", 1) > 1
-
 # METADATA
 # title: A training pod's failure is the JobSet's business at once
 # description: >-
@@ -25,7 +18,8 @@ multi_host(template) if object.get(template.job, "parallelism", 1) > 1
 #   fix: 'Write backoffLimit: 0; failurePolicy.maxRestarts counts the restarts.'
 #   reference: kubernetes-sigs/jobset issue 825
 deny_jobset contains data.stowplan.lib.error("JOB001", text, fix, path) if {
-	some template in accelerated
+	some template in data.stowplan.lib.templates
+	template.chips > 0
 	limit := object.get(template.job, "backoffLimit", 6)
 	limit > 0
 	path := job_path(template, ["backoffLimit"])
@@ -44,10 +38,11 @@ deny_jobset contains data.stowplan.lib.error("JOB001", text, fix, path) if {
 #   fix: 'Write failurePolicy.restartStrategy: BlockingRecreate.'
 #   reference: JobSet API, failurePolicy.restartStrategy (0.7 and later)
 warn_jobset contains data.stowplan.lib.warning("JOB002", text, fix, path) if {
-	some template in accelerated
-	multi_host(template)
-	is_object(data.stowplan.lib.spec.failurePolicy)
-	object.get(data.stowplan.lib.spec.failurePolicy, "restartStrategy", "Recreate") == "Recreate"
+	some template in data.stowplan.lib.templates
+	template.chips > 0
+	template.hosts > 1
+	is_object(input.spec.failurePolicy)
+	object.get(input.spec.failurePolicy, "restartStrategy", "Recreate") == "Recreate"
 	path := ["spec", "failurePolicy", "restartStrategy"]
 	text := "restartStrategy Recreate starts new pods while old ones still hold their nodes"
 	fix := "write restartStrategy: BlockingRecreate"
@@ -64,10 +59,11 @@ warn_jobset contains data.stowplan.lib.warning("JOB002", text, fix, path) if {
 #   fix: Set failurePolicy.maxRestarts.
 #   reference: JobSet API, failurePolicy.maxRestarts (default 0)
 warn_jobset contains data.stowplan.lib.warning("JOB003", text, fix, ["spec", "failurePolicy"]) if {
-	some template in accelerated
-	multi_host(template)
+	some template in data.stowplan.lib.templates
+	template.chips > 0
+	template.hosts > 1
 	count(template.checkpoints) == 0
-	object.get(data.stowplan.lib.spec, ["failurePolicy", "maxRestarts"], 0) == 0
+	object.get(input, ["spec", "failurePolicy", "maxRestarts"], 0) == 0
 	text := "maxRestarts is 0 or left out: the first failed pod ends the job"
 	fix := "write failurePolicy: {maxRestarts: 10, restartStrategy: BlockingRecreate}"
 }
@@ -83,7 +79,7 @@ warn_jobset contains data.stowplan.lib.warning("JOB003", text, fix, ["spec", "fa
 #   fix: Remove ttlSecondsAfterFinished; delete the file when the run is over.
 #   reference: argo-cd issue 8586
 deny_jobset contains data.stowplan.lib.error("JOB004", text, fix, ["spec", "ttlSecondsAfterFinished"]) if {
-	data.stowplan.lib.has_key(data.stowplan.lib.spec, "ttlSecondsAfterFinished")
+	_ := input.spec.ttlSecondsAfterFinished
 	text := "ttlSecondsAfterFinished deletes the finished JobSet, and a GitOps controller runs it again"
 	fix := "remove it, and remove the manifest when the run is over"
 }
@@ -99,7 +95,7 @@ deny_jobset contains data.stowplan.lib.error("JOB004", text, fix, ["spec", "ttlS
 #   fix: Remove spec.suspend.
 #   reference: tried with server-side apply on a Kubernetes 1.36 server
 deny_jobset contains data.stowplan.lib.error("JOB005", text, fix, ["spec", "suspend"]) if {
-	data.stowplan.lib.has_key(data.stowplan.lib.spec, "suspend")
+	_ := input.spec.suspend
 	text := "spec.suspend is Kueue's field: the next sync would stop the job or start it unasked"
 	fix := "remove suspend; use stopPolicy of the queue to hold jobs"
 }
@@ -116,7 +112,7 @@ deny_jobset contains data.stowplan.lib.error("JOB005", text, fix, ["spec", "susp
 #   reference: NVIDIA/aicr pull request 2408; argo-cd issue 18245
 deny_jobset contains data.stowplan.lib.error("JOB006", text, fix, ["metadata", "annotations", key]) if {
 	key := "argocd.argoproj.io/sync-options"
-	some option in split(data.stowplan.lib.annotations[key], ",")
+	some option in split(input.metadata.annotations[key], ",")
 	regex.match(`^\s*(Replace|Force)\s*=\s*true\s*$`, option)
 	text := sprintf("the sync option %s deletes the running job at a change", [trim_space(option)])
 	fix := "remove the option; a changed run gets a new name"
@@ -152,8 +148,9 @@ deny_workload contains data.stowplan.lib.error("JOB007", text, fix, path) if {
 #   fix: Set completions to parallelism.
 #   reference: Kubernetes documentation, Indexed Jobs; JobSet webhook (pod names)
 deny_jobset contains data.stowplan.lib.error("JOB008", text, fix, path) if {
-	some template in accelerated
-	multi_host(template)
+	some template in data.stowplan.lib.templates
+	template.chips > 0
+	template.hosts > 1
 	object.get(template.job, "completions", 0) != template.job.parallelism
 	path := job_path(template, ["completions"])
 	text := sprintf("%q runs %v pods at once but has completions %v", [template.name, template.job.parallelism, object.get(template.job, "completions", "left out")])
@@ -204,9 +201,9 @@ deny_workload contains data.stowplan.lib.error("JOB010", text, fix, path) if {
 	some template in data.stowplan.lib.templates
 	template.tpu > 0
 	selector := object.get(template.spec, "nodeSelector", {})
-	missing := [label | some label in [accelerator_label, topology_label]; not data.stowplan.lib.has_key(selector, label)]
+	missing := [label | some label in [accelerator_label, topology_label]; not selector[label]]
 	count(missing) > 0
-	not data.stowplan.lib.labels["kueue.x-k8s.io/queue-name"]
+	not input.metadata.labels["kueue.x-k8s.io/queue-name"]
 	path := spec_path(template, ["nodeSelector"])
 	text := sprintf("pods that request google.com/tpu must select %s", [concat(" and ", missing)])
 	fix := "add the labels of the slice, such as tpu-v6e-slice and 4x4"
@@ -226,7 +223,7 @@ deny_workload contains data.stowplan.lib.error("JOB011", text, fix, path) if {
 	some template in data.stowplan.lib.templates
 	template.tpu == 0
 	some label in [accelerator_label, topology_label]
-	data.stowplan.lib.has_key(object.get(template.spec, "nodeSelector", {}), label)
+	_ := template.spec.nodeSelector[label]
 	path := spec_path(template, ["nodeSelector", label])
 	text := sprintf("%s is selected, but the pods request no google.com/tpu", [label])
 	fix := "remove the selector, or request google.com/tpu"
@@ -267,8 +264,8 @@ warn_workload contains data.stowplan.lib.warning("JOB013", text, fix, path) if {
 	selector := template.spec.nodeSelector
 	selector[topology_label] in ambiguous
 	selector[accelerator_label] in {"tpu-v5-lite-podslice", "tpu-v6e-slice"}
-	not data.stowplan.lib.has_key(selector, "node.kubernetes.io/instance-type")
-	not data.stowplan.lib.has_key(selector, "cloud.google.com/gke-nodepool")
+	not selector["node.kubernetes.io/instance-type"]
+	not selector["cloud.google.com/gke-nodepool"]
 	path := spec_path(template, ["nodeSelector", topology_label])
 	text := "2x4 is one 8-chip host or two 4-chip hosts"
 	fix := "also select node.kubernetes.io/instance-type"
@@ -296,8 +293,8 @@ deny_workload contains data.stowplan.lib.error("JOB014", text, fix, path) if {
 
 exclusive := "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
+# Besides the usual one, cloud.google.com/gke-nodepool.
 known_topologies := {
-	"cloud.google.com/gke-nodepool",
 	"cloud.google.com/gce-topology-block",
 	"cloud.google.com/gce-topology-subblock",
 	"cloud.google.com/gce-topology-host",
@@ -318,17 +315,18 @@ known_topologies := {
 #   reference: kubernetes-sigs/jobset issues 1088 and 1187
 warn_jobset contains data.stowplan.lib.warning("JOB015", text, fix, found.path) if {
 	some found in exclusive_annotations
+	found.value != "cloud.google.com/gke-nodepool"
 	not found.value in known_topologies
 	text := sprintf("exclusive-topology %s is no label that GKE gives to nodes", [found.value])
 	fix := "write cloud.google.com/gke-nodepool"
 }
 
 exclusive_annotations contains {"path": ["metadata", "annotations", exclusive], "value": value} if {
-	value := data.stowplan.lib.annotations[exclusive]
+	value := input.metadata.annotations[exclusive]
 }
 
 exclusive_annotations contains {"path": path, "value": value} if {
-	some i, replicated in data.stowplan.lib.spec.replicatedJobs
+	some i, replicated in input.spec.replicatedJobs
 	value := replicated.template.metadata.annotations[exclusive]
 	path := ["spec", "replicatedJobs", i, "template", "metadata", "annotations", exclusive]
 }
@@ -343,7 +341,7 @@ exclusive_annotations contains {"path": path, "value": value} if {
 #   fix: Move it to metadata.annotations of the JobSet.
 #   reference: JobSet, pkg/webhooks/pod_mutating_webhook.go
 deny_jobset contains data.stowplan.lib.error("JOB016", text, fix, path) if {
-	data.stowplan.lib.has_key(data.stowplan.lib.labels, exclusive)
+	_ := input.metadata.labels[exclusive]
 	path := ["metadata", "labels", exclusive]
 	text := "exclusive-topology is an annotation; as a label it is ignored"
 	fix := "move it to metadata.annotations"
@@ -352,7 +350,7 @@ deny_jobset contains data.stowplan.lib.error("JOB016", text, fix, path) if {
 deny_jobset contains data.stowplan.lib.error("JOB016", text, fix, path) if {
 	some template in data.stowplan.lib.templates
 	some field in ["annotations", "labels"]
-	data.stowplan.lib.has_key(object.get(template.template, ["metadata", field], {}), exclusive)
+	object.get(template.template, ["metadata", field, exclusive], null) != null
 	path := array.concat(template.path, ["metadata", field, exclusive])
 	text := "exclusive-topology on the pod template is ignored"
 	fix := "move it to metadata.annotations of the JobSet"
@@ -371,8 +369,8 @@ deny_jobset contains data.stowplan.lib.error("JOB016", text, fix, path) if {
 warn_jobset contains data.stowplan.lib.note("JOB017", text, fix, template.path) if {
 	some template in data.stowplan.lib.templates
 	missing := array.concat(
-		["completionMode: Indexed" | not data.stowplan.lib.has_key(template.job, "completionMode")],
-		["restartPolicy: OnFailure" | not data.stowplan.lib.has_key(template.spec, "restartPolicy")],
+		["completionMode: Indexed" | not template.job.completionMode],
+		["restartPolicy: OnFailure" | not template.spec.restartPolicy],
 	)
 	count(missing) > 0
 	text := sprintf("a second client-side apply of this JobSet is refused: the webhook fills in %s", [concat(" and ", missing)])
@@ -399,7 +397,7 @@ warn_workload contains data.stowplan.lib.warning("JOB018", text, fix, path) if {
 	fix := sprintf("annotate the pod template: {%s: \"false\"}", [key])
 }
 
-queued(template) if data.stowplan.lib.has_key(object.get(template.spec, "nodeSelector", {}), "cloud.google.com/gke-queued")
+queued(template) if template.spec.nodeSelector["cloud.google.com/gke-queued"]
 
 queued(template) if {
 	some toleration in template.spec.tolerations

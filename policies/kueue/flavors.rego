@@ -26,7 +26,7 @@ misspelled := {
 #   fix: Write the resource's name as pods request it.
 #   reference: tried on Kueue 0.19 (unknown resource names are accepted)
 deny_clusterqueue contains data.stowplan.lib.error("KUE021", text, fix, path) if {
-	some g, group in data.stowplan.lib.spec.resourceGroups
+	some g, group in input.spec.resourceGroups
 	some r, name in group.coveredResources
 	meant := misspelled[name]
 	path := ["spec", "resourceGroups", g, "coveredResources", r]
@@ -45,8 +45,8 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE021", text, fix, path) if
 #   fix: Keep nodeTaints to filter, or tolerations to let everybody in.
 #   reference: kubernetes-sigs/kueue issue 4646
 warn_resourceflavor contains data.stowplan.lib.warning("KUE022", text, fix, ["spec", "tolerations", i]) if {
-	some taint in data.stowplan.lib.spec.nodeTaints
-	some i, toleration in data.stowplan.lib.spec.tolerations
+	some taint in input.spec.nodeTaints
+	some i, toleration in input.spec.tolerations
 	toleration.key == taint.key
 	text := sprintf("%s is both tainted and tolerated by the flavor: the two cancel out", [taint.key])
 	fix := "remove the one that you do not mean"
@@ -63,9 +63,9 @@ warn_resourceflavor contains data.stowplan.lib.warning("KUE022", text, fix, ["sp
 #   fix: Put gke-tpu-topology into nodeLabels too.
 #   reference: Kueue, pkg/scheduler/flavorassigner; kubernetes-sigs/kueue issue 12446
 warn_resourceflavor contains data.stowplan.lib.warning("KUE023", text, fix, ["spec", "nodeLabels"]) if {
-	labels := object.get(data.stowplan.lib.spec, "nodeLabels", {})
-	data.stowplan.lib.has_key(labels, "cloud.google.com/gke-tpu-accelerator")
-	not data.stowplan.lib.has_key(labels, "cloud.google.com/gke-tpu-topology")
+	labels := object.get(input, ["spec", "nodeLabels"], {})
+	labels["cloud.google.com/gke-tpu-accelerator"]
+	not labels["cloud.google.com/gke-tpu-topology"]
 	text := "the flavor names the accelerator but no topology: jobs of every slice shape are admitted"
 	fix := "add cloud.google.com/gke-tpu-topology"
 }
@@ -83,7 +83,7 @@ warn_resourceflavor contains data.stowplan.lib.warning("KUE023", text, fix, ["sp
 #   reference: kubernetes-sigs/kueue issue 13374
 warn_localqueue contains data.stowplan.lib.warning("KUE024", text, fix, ["metadata", "name"]) if {
 	input.metadata.name == "default"
-	object.get(data.stowplan.lib.annotations, "stowplan.dev/catch-all", "") != "true"
+	object.get(input, ["metadata", "annotations", "stowplan.dev/catch-all"], "") != "true"
 	text := "a LocalQueue called default captures every job of its namespace without a queue label"
 	fix := "rename it, or annotate stowplan.dev/catch-all: \"true\""
 }
@@ -98,7 +98,7 @@ warn_localqueue contains data.stowplan.lib.warning("KUE024", text, fix, ["metada
 #   fix: Add spec.clusterQueue.
 #   reference: Kueue, apis/kueue/v1beta2/localqueue_types.go
 deny_localqueue contains data.stowplan.lib.error("KUE025", text, fix, ["spec", "clusterQueue"]) if {
-	object.get(data.stowplan.lib.spec, "clusterQueue", "") in {"", null}
+	object.get(input, ["spec", "clusterQueue"], "") in {"", null}
 	text := "the LocalQueue names no ClusterQueue"
 	fix := "add spec.clusterQueue"
 }
@@ -114,10 +114,10 @@ deny_localqueue contains data.stowplan.lib.error("KUE025", text, fix, ["spec", "
 #   fix: Set parameters.maxRunDurationSeconds and managedResources.
 #   reference: kubernetes-sigs/kueue issues 3245 and 2260
 warn_provisioningrequestconfig contains data.stowplan.lib.warning("KUE026", text, fix, ["spec"]) if {
-	data.stowplan.lib.spec.provisioningClassName == "queued-provisioning.gke.io"
+	input.spec.provisioningClassName == "queued-provisioning.gke.io"
 	missing := array.concat(
-		["parameters.maxRunDurationSeconds" | not data.stowplan.lib.has_key(object.get(data.stowplan.lib.spec, "parameters", {}), "maxRunDurationSeconds")],
-		["managedResources" | count(object.get(data.stowplan.lib.spec, "managedResources", [])) == 0],
+		["parameters.maxRunDurationSeconds" | not input.spec.parameters.maxRunDurationSeconds],
+		["managedResources" | count(object.get(input, ["spec", "managedResources"], [])) == 0],
 	)
 	count(missing) > 0
 	text := sprintf("queued provisioning without %s", [concat(" and ", missing)])

@@ -42,7 +42,7 @@ template_annotations := {
 	"kueue.x-k8s.io/pod-index-label",
 }
 
-own_keys(place) := {key | some key, _ in place; startswith(key, prefix)}
+known_keys := {"labels": job_labels, "annotations": job_annotations | template_annotations}
 
 # METADATA
 # title: The queue's name is a label
@@ -56,7 +56,7 @@ own_keys(place) := {key | some key, _ in place; startswith(key, prefix)}
 #   reference: Kueue CHANGELOG-0.15 (7271); kubernetes-engine-samples pull request 2052
 deny_workload contains data.stowplan.lib.error("KUE001", text, fix, path) if {
 	some key in [queue_name, priority_class]
-	value := data.stowplan.lib.annotations[key]
+	value := input.metadata.annotations[key]
 	path := ["metadata", "annotations", key]
 	text := sprintf("%s is an annotation, which Kueue does not read: the job runs outside the quota", [key])
 	fix := sprintf("move it to metadata.labels: {%s: %v}", [key, value])
@@ -84,15 +84,16 @@ template_keys contains {"key": key, "value": value, "path": path} if {
 	input.kind != "Pod"
 	some template in data.stowplan.lib.templates
 	some field in ["labels", "annotations"]
-	some key, value in template.template.metadata[field]
+	some key, value in object.get(template.template, ["metadata", field], {})
 	startswith(key, prefix)
 	path := array.concat(template.path, ["metadata", field, key])
 }
 
 template_keys contains {"key": key, "value": value, "path": path} if {
-	some i, replicated in data.stowplan.lib.spec.replicatedJobs
+	some i, replicated in input.spec.replicatedJobs
+	is_object(replicated)
 	some field in ["labels", "annotations"]
-	some key, value in replicated.template.metadata[field]
+	some key, value in object.get(replicated, ["template", "metadata", field], {})
 	startswith(key, prefix)
 	path := ["spec", "replicatedJobs", i, "template", "metadata", field, key]
 }
@@ -107,11 +108,11 @@ template_keys contains {"key": key, "value": value, "path": path} if {
 #   fix: Remove the key or write the one that Kueue knows.
 #   reference: Kueue, pkg/controller/constants/constants.go
 warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, path) if {
-	some field, known in {"labels": job_labels, "annotations": job_annotations | template_annotations}
-	place := object.get(input, ["metadata", field], {})
-	some key in own_keys(place)
-	not key in known
+	some field in ["labels", "annotations"]
+	some key, _ in object.get(input, ["metadata", field], {})
+	startswith(key, prefix)
 	not key in {queue_name, priority_class}
+	not key in known_keys[field]
 	path := ["metadata", field, key]
 	text := sprintf("Kueue knows no %s %s", [trim_right(field, "s"), key])
 	fix := "remove it, or correct the spelling"
@@ -120,7 +121,8 @@ warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, path) if {
 warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, found.path) if {
 	some found in template_keys
 	not found.key in {queue_name, priority_class}
-	not found.key in template_annotations | job_labels
+	not found.key in template_annotations
+	not found.key in job_labels
 	text := sprintf("Kueue knows no key %s on a template", [found.key])
 	fix := "remove it, or correct the spelling"
 }
@@ -136,10 +138,10 @@ warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, found.path
 #   fix: Label the JobSet with kueue.x-k8s.io/queue-name.
 #   reference: kubernetes-sigs/kueue issue 7929
 warn_jobset contains data.stowplan.lib.warning("KUE004", text, fix, ["metadata", "labels", queue_name]) if {
-	not data.stowplan.lib.has_key(data.stowplan.lib.labels, queue_name)
-	not data.stowplan.lib.has_key(data.stowplan.lib.annotations, queue_name)
+	not input.metadata.labels[queue_name]
+	not input.metadata.annotations[queue_name]
 	some template in data.stowplan.lib.templates
-	data.stowplan.lib.uses_accelerator(template)
+	template.chips > 0
 	text := "a job with accelerators and no queue label runs outside the quota"
 	fix := sprintf("add metadata.labels: {%s: <a LocalQueue of its namespace>}", [queue_name])
 }

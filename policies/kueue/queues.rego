@@ -3,13 +3,13 @@ package stowplan.kueue
 
 import rego.v1
 
-preemption := object.get(data.stowplan.lib.spec, "preemption", {})
+preemption := object.get(input, ["spec", "preemption"], {})
 
 default cohort := ""
 
-cohort := data.stowplan.lib.spec.cohortName
+cohort := input.spec.cohortName
 
-cohort := data.stowplan.lib.spec.cohort if not data.stowplan.lib.spec.cohortName
+cohort := input.spec.cohort if not input.spec.cohortName
 
 reclaim := object.get(preemption, "reclaimWithinCohort", "Never")
 
@@ -18,7 +18,7 @@ within := object.get(preemption, "withinClusterQueue", "Never")
 borrowing_policy := object.get(preemption, ["borrowWithinCohort", "policy"], "Never")
 
 quotas contains {"path": path, "quota": quota, "flavor": flavor} if {
-	some g, group in data.stowplan.lib.spec.resourceGroups
+	some g, group in input.spec.resourceGroups
 	some f, flavor in group.flavors
 	some r, quota in flavor.resources
 	path := ["spec", "resourceGroups", g, "flavors", f, "resources", r]
@@ -40,7 +40,7 @@ covered(group) := {resource | some resource in group.coveredResources} | {quota.
 #   fix: 'Write namespaceSelector: {} or select namespaces by label.'
 #   reference: kubernetes-sigs/kueue issue 301
 deny_clusterqueue contains data.stowplan.lib.error("KUE010", text, fix, ["spec", "namespaceSelector"]) if {
-	object.get(data.stowplan.lib.spec, "namespaceSelector", null) == null
+	object.get(input, ["spec", "namespaceSelector"], null) == null
 	text := "no namespaceSelector: the queue takes jobs of no namespace"
 	fix := "write namespaceSelector: {} for all, or matchLabels: {kubernetes.io/metadata.name: <namespace>}"
 }
@@ -57,7 +57,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE010", text, fix, ["spec",
 #   fix: Write reclaimWithinCohort, and borrowWithinCohort to preempt while borrowing.
 #   reference: Kueue, apis/kueue/v1beta2/clusterqueue_types.go and its history
 deny_clusterqueue contains data.stowplan.lib.error("KUE011", text, fix, ["spec", "preemption", "reclaimOutOfCohort"]) if {
-	data.stowplan.lib.has_key(preemption, "reclaimOutOfCohort")
+	_ := input.spec.preemption.reclaimOutOfCohort
 	text := "preemption.reclaimOutOfCohort does not exist: it is refused or dropped"
 	fix := "write reclaimWithinCohort: LowerPriority or Any"
 }
@@ -93,7 +93,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE012", text, fix, path) if
 #   fix: Add parentName or remove the limit.
 #   reference: kubernetes-sigs/kueue issue 4392
 deny_cohort contains data.stowplan.lib.error("KUE013", text, fix, path) if {
-	object.get(data.stowplan.lib.spec, "parentName", object.get(data.stowplan.lib.spec, "parent", "")) == ""
+	object.get(input, ["spec", "parentName"], object.get(input, ["spec", "parent"], "")) == ""
 	some found in quotas
 	some limit in ["borrowingLimit", "lendingLimit"]
 	object.get(found.quota, limit, null) != null
@@ -176,7 +176,7 @@ borrows if {
 #   fix: Keep fair sharing or borrowWithinCohort.
 #   reference: kubernetes-sigs/kueue issue 10131
 warn_clusterqueue contains data.stowplan.lib.warning("KUE017", text, fix, ["spec", "fairSharing"]) if {
-	is_object(data.stowplan.lib.spec.fairSharing)
+	is_object(input.spec.fairSharing)
 	borrowing_policy != "Never"
 	text := "borrowWithinCohort has no effect under fair sharing"
 	fix := "keep one of the two"
@@ -193,9 +193,9 @@ warn_clusterqueue contains data.stowplan.lib.warning("KUE017", text, fix, ["spec
 #   fix: Cover the accelerator, cpu and memory in one group.
 #   reference: GoogleCloudPlatform/cluster-toolkit pull request 5841
 deny_clusterqueue contains data.stowplan.lib.error("KUE018", text, fix, ["spec", "resourceGroups", g]) if {
-	some a, first in data.stowplan.lib.spec.resourceGroups
+	some a, first in input.spec.resourceGroups
 	count(covered(first) & data.stowplan.lib.accelerators) > 0
-	some g, second in data.stowplan.lib.spec.resourceGroups
+	some g, second in input.spec.resourceGroups
 	g != a
 	apart := covered(second) & {"cpu", "memory"}
 	count(apart) > 0
@@ -216,7 +216,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE018", text, fix, ["spec",
 #   fix: Cover cpu and memory in the accelerator's group.
 #   reference: AI-Hypercomputer/xpk issue 603 and pull request 532
 warn_clusterqueue contains data.stowplan.lib.note("KUE019", text, fix, ["spec", "resourceGroups"]) if {
-	all_covered := union({covered(group) | some group in data.stowplan.lib.spec.resourceGroups})
+	all_covered := union({covered(group) | some group in input.spec.resourceGroups})
 	count(all_covered & data.stowplan.lib.accelerators) > 0
 	missing := {"cpu", "memory"} - all_covered
 	count(missing) > 0

@@ -9,16 +9,10 @@ labels := object.get(input, ["metadata", "labels"], {})
 
 spec := object.get(input, ["spec"], {})
 
-# An annotation that the generator writes; undefined in a foreign file.
-fact(name) := annotations[concat("", ["stowplan.dev/", name])]
-
-has_key(value, key) if {
-	is_object(value)
-	_ := value[key]
-}
-
-# Every pod template of the object, with what the rules ask of it most:
-# tpu and gpu are what one pod requests, checkpoints the names of its multi-tier volumes.
+# Every pod template of the object, with what the rules ask of it most: tpu and gpu are what one pod
+# requests, chips both together, hosts how many pods one slice has, checkpoints the names of its
+# multi-tier volumes. What several rules ask is worked out here once: a function call costs the
+# embedded engine as much as five comparisons.
 templates contains described(path, template, replicated.template.spec, replicated) if {
 	input.kind == "JobSet"
 	some i, replicated in input.spec.replicatedJobs
@@ -48,27 +42,39 @@ described(path, template, job, replicated) := {
 	"template": template,
 	"spec": pod,
 	"job": job,
+	"hosts": object.get(job, "parallelism", 1),
 	"name": object.get(replicated, "name", ""),
-	"tpu": pod_asks(pod, "google.com/tpu"),
-	"gpu": pod_asks(pod, "nvidia.com/gpu"),
+	"tpu": tpu,
+	"gpu": gpu,
+	"chips": tpu + gpu,
 	"checkpoints": checkpoint_volumes(pod),
 } if {
 	pod := object.get(template, "spec", {})
+	tpu := pod_asks(pod, "google.com/tpu")
+	gpu := pod_asks(pod, "nvidia.com/gpu")
 }
 
-# Every container, with its command line taken apart.
+# Every container, with its command line taken apart: line is its text, words its parts, arguments the
+# pairs of name and value that the rules ask for, mounted where it mounts a multi-tier volume, and
+# switches the ways in which it turns multi-tier checkpointing on.
 containers contains found if {
 	some template in templates
 	some field in ["initContainers", "containers"]
 	some i, container in template.spec[field]
 	is_object(container)
 	line := command_line(container)
+	words := split(line, " ")
 	found := {
 		"path": array.concat(template.path, ["spec", field, i]),
 		"container": container,
 		"template": template,
 		"line": line,
-		"arguments": arguments(line),
+		"arguments": arguments(words),
+		"switches": {word | some word in words} & on_switches,
+		"mounted": {object.get(mount, "mountPath", "") |
+			some mount in container.volumeMounts
+			mount.name in template.checkpoints
+		},
 	}
 }
 
@@ -80,25 +86,15 @@ number_of(value) := units.parse_bytes(value) if {
 	regex.match(`^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$`, value)
 }
 
-# What a container asks of a resource, request before limit.
-asks(container, resource) := value if {
-	value := number_of(container.resources.requests[resource])
-}
-
-asks(container, resource) := value if {
-	not has_key(object.get(container, ["resources", "requests"], {}), resource)
-	value := number_of(container.resources.limits[resource])
-}
-
-# What one pod asks of a resource.
-pod_asks(pod, resource) := sum([value |
+# What one pod asks of a resource: of each container the request, or the limit where there is none.
+pod_asks(pod, resource) := sum([number |
 	some container in pod.containers
-	value := asks(container, resource)
+	is_object(container)
+	limit := object.get(container, ["resources", "limits", resource], null)
+	number := number_of(object.get(container, ["resources", "requests", resource], limit))
 ])
 
 accelerators := {"google.com/tpu", "nvidia.com/gpu"}
-
-uses_accelerator(template) if template.tpu + template.gpu > 0
 
 # A container's command line as one text; a shell's script counts as its words.
 command_line(container) := replace(replace(concat(" ", texts), "\n", " "), "\\", " ") if {
@@ -109,19 +105,40 @@ command_line(container) := replace(replace(concat(" ", texts), "\n", " "), "\\",
 	]
 }
 
-# Arguments that the rules ask for, where written as name=value; a set, since one may stand twice.
-argument_pattern := `(?:^| )(--checkpoint[-_]dir|--enable-high-scale-ckpt|--local-ckpt-dir|--output-dir|base_output_directory|checkpoint_dir|enable_multi_tier_checkpointing|local_checkpoint_directory|multi_tier_checkpointing_backup_interval_minutes|multi_tier_checkpointing_backup_interval_steps)=([^ ]*)`
-
-arguments(line) := {name: values |
-	found := regex.find_all_string_submatch_n(argument_pattern, line, -1)
-	some [_, name, _] in found
-	values := {value | some [_, other, value] in found; other == name}
+# Arguments that the rules ask for, where written as name=value.
+argument_names := {
+	"--checkpoint-dir",
+	"--checkpoint_dir",
+	"--enable-high-scale-ckpt",
+	"--local-ckpt-dir",
+	"--output-dir",
+	"base_output_directory",
+	"checkpoint_dir",
+	"enable_multi_tier_checkpointing",
+	"local_checkpoint_directory",
+	"multi_tier_checkpointing_backup_interval_minutes",
+	"multi_tier_checkpointing_backup_interval_steps",
 }
 
-# Whether a flag is on.
-flag(found, name) if {
-	some value in found.arguments[name]
-	lower(value) == "true"
+# Pairs of name and value; a set of them, since one name may stand twice.
+arguments(words) := {[name, value] |
+	some word in words
+	parts := split(word, "=")
+	name := parts[0]
+	name in argument_names
+	value := concat("=", array.slice(parts, 1, count(parts)))
+	count(parts) > 1
+}
+
+# Words that turn multi-tier checkpointing on.
+on_switches := {
+	"--enable-high-scale-ckpt",
+	"--enable-high-scale-ckpt=TRUE",
+	"--enable-high-scale-ckpt=True",
+	"--enable-high-scale-ckpt=true",
+	"enable_multi_tier_checkpointing=TRUE",
+	"enable_multi_tier_checkpointing=True",
+	"enable_multi_tier_checkpointing=true",
 }
 
 checkpoint_driver := "multitier-checkpoint.csi.storage.gke.io"
@@ -131,17 +148,12 @@ checkpoint_claim := "stowplan-checkpoint-"
 
 checkpoint_volumes(pod) := {object.get(volume, "name", "") |
 	some volume in pod.volumes
-	is_checkpoint_volume(volume)
-}
-
-is_checkpoint_volume(volume) if object.get(volume, ["csi", "driver"], "") == checkpoint_driver
-
-is_checkpoint_volume(volume) if startswith(claim_of(volume), checkpoint_claim)
-
-# The claim behind a volume, empty where there is none.
-claim_of(volume) := name if {
-	name := object.get(volume, ["persistentVolumeClaim", "claimName"], "")
-	is_string(name)
+	volume.csi.driver == checkpoint_driver
+} | {object.get(volume, "name", "") |
+	some volume in pod.volumes
+	claim := volume.persistentVolumeClaim.claimName
+	is_string(claim)
+	startswith(claim, checkpoint_claim)
 }
 
 number_text(value) := format_int(value, 10) if value == round(value)

@@ -15,11 +15,7 @@ default overrides := {}
 
 overrides := data.settings.thresholds
 
-threshold(name) := value if {
-	value := overrides[name]
-} else := value if {
-	value := defaults[name]
-}
+thresholds := object.union(defaults, overrides)
 
 # 1.33.4-gke.1245000 as [1, 33, 4, 1245000]; undefined for what is no GKE version.
 gke_version(text) := [to_number(part) |

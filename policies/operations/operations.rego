@@ -79,14 +79,13 @@ value_of_env(value, word) if {
 #   reference: Kubernetes API conventions, metadata
 warn_any contains data.stowplan.lib.warning("OPS002", text, fix, path) if {
 	some field in ["resourceVersion", "uid", "managedFields", "generation", "selfLink"]
-	data.stowplan.lib.has_key(input.metadata, field)
+	_ := input.metadata[field]
 	path := ["metadata", field]
 	text := sprintf("metadata.%s is the server's", [field])
 	fix := "remove it"
 }
 
 warn_any contains data.stowplan.lib.warning("OPS002", text, fix, ["status"]) if {
-	data.stowplan.lib.has_key(input, "status")
 	count(input.status) > 0
 	text := "status is the server's"
 	fix := "remove it"
@@ -103,7 +102,7 @@ warn_any contains data.stowplan.lib.warning("OPS002", text, fix, ["status"]) if 
 #   fix: Write the shortest form, such as 12 or 1Gi.
 #   reference: shepherdjerred/monorepo pull request 1620
 warn_clusterqueue contains data.stowplan.lib.note("OPS003", text, fix, path) if {
-	some g, group in data.stowplan.lib.spec.resourceGroups
+	some g, group in input.spec.resourceGroups
 	some f, flavor in group.flavors
 	some r, quota in flavor.resources
 	some field in ["nominalQuota", "borrowingLimit", "lendingLimit"]
@@ -143,7 +142,7 @@ canonical(value) := sprintf("%s%s", [format_int(number / 1024, 10), larger]) if 
 #   reference: kubernetes-sigs/kueue issues 14811 and 7929; CHANGELOG-0.19
 warn_any contains data.stowplan.lib.warning("OPS004", text, fix, ["waitForPodsReady"]) if {
 	is_configuration
-	not data.stowplan.lib.has_key(input, "waitForPodsReady")
+	object.get(input, "waitForPodsReady", "absent") == "absent"
 	text := "waitForPodsReady is left to the default, which Kueue 0.19 turns on with 30 minutes"
 	fix := "set timeout and recoveryTimeout above the time that a restart and a compile take"
 }

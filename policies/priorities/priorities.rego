@@ -63,9 +63,9 @@ warn_priorityclass contains data.stowplan.lib.warning("PRI003", text, fix, ["glo
 #   fix: Set the label kueue.x-k8s.io/priority-class and priorityClassName.
 #   reference: GKE documentation, workload prioritization (Kueue and Hotswap)
 warn_jobset contains data.stowplan.lib.note("PRI004", text, fix, path) if {
-	data.stowplan.lib.has_key(data.stowplan.lib.labels, "kueue.x-k8s.io/priority-class")
+	input.metadata.labels["kueue.x-k8s.io/priority-class"]
 	some template in data.stowplan.lib.templates
-	data.stowplan.lib.uses_accelerator(template)
+	template.chips > 0
 	object.get(template.spec, "priorityClassName", "") == ""
 	path := array.concat(template.path, ["spec", "priorityClassName"])
 	text := "the job has a WorkloadPriorityClass but its pods have no PriorityClass: the scheduler cannot put it first after a node is lost"
@@ -73,10 +73,10 @@ warn_jobset contains data.stowplan.lib.note("PRI004", text, fix, path) if {
 }
 
 warn_jobset contains data.stowplan.lib.note("PRI004", text, fix, ["metadata", "labels"]) if {
-	data.stowplan.lib.has_key(data.stowplan.lib.labels, "kueue.x-k8s.io/queue-name")
-	not data.stowplan.lib.has_key(data.stowplan.lib.labels, "kueue.x-k8s.io/priority-class")
+	input.metadata.labels["kueue.x-k8s.io/queue-name"]
+	not input.metadata.labels["kueue.x-k8s.io/priority-class"]
 	some template in data.stowplan.lib.templates
-	data.stowplan.lib.uses_accelerator(template)
+	template.chips > 0
 	object.get(template.spec, "priorityClassName", "") != ""
 	text := "the pods have a PriorityClass but the job has no WorkloadPriorityClass: Kueue uses the pods' value, and a change of it never reaches a waiting job"
 	fix := "add the label kueue.x-k8s.io/priority-class"

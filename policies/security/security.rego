@@ -32,7 +32,7 @@ deny_workload contains data.stowplan.lib.error("SEC001", text, fix, path) if {
 warn_workload contains data.stowplan.lib.warning("SEC002", text, fix, path) if {
 	some template in data.stowplan.lib.templates
 	some i, volume in template.spec.volumes
-	data.stowplan.lib.has_key(volume, "hostPath")
+	_ := volume.hostPath
 	path := array.concat(template.path, ["spec", "volumes", i, "hostPath"])
 	text := sprintf("volume %q mounts %v of the node", [object.get(volume, "name", ""), object.get(volume.hostPath, "path", "a path")])
 	fix := "use the checkpoint volume, an emptyDir or a CSI volume"

@@ -5,12 +5,12 @@ import rego.v1
 
 agents if {
 	input.kind == "DaemonSet"
-	data.stowplan.lib.fact("provider") == "self-hosted"
+	input.metadata.annotations["stowplan.dev/provider"] == "self-hosted"
 }
 
 size_note := ["metadata", "annotations", "stowplan.dev/ram-disk-size"]
 
-ram_disk := data.stowplan.lib.number_of(data.stowplan.lib.fact("ram-disk-size"))
+ram_disk := data.stowplan.lib.number_of(input.metadata.annotations["stowplan.dev/ram-disk-size"])
 
 # METADATA
 # title: A self-hosted RAM disk holds the checkpoints that it is for
@@ -24,12 +24,12 @@ ram_disk := data.stowplan.lib.number_of(data.stowplan.lib.fact("ram-disk-size"))
 #   reference: GKE documentation, multi-tier checkpointing, IN_MEMORY_VOLUME_SIZE
 deny_workload contains data.stowplan.lib.error("SIZ009", text, fix, size_note) if {
 	agents
-	factor := data.stowplan.lib.threshold(factors[data.stowplan.lib.fact("accelerator")])
+	factor := data.stowplan.lib.thresholds[factors[input.metadata.annotations["stowplan.dev/accelerator"]]]
 	ram_disk < factor * checkpoint
 	text := sprintf("the RAM disk of %s is below %v times the local checkpoint of %s", [
-		data.stowplan.lib.fact("ram-disk-size"),
+		input.metadata.annotations["stowplan.dev/ram-disk-size"],
 		factor,
-		data.stowplan.lib.fact("local-checkpoint-size"),
+		input.metadata.annotations["stowplan.dev/local-checkpoint-size"],
 	])
 	fix := sprintf("make it at least %s", [gib(factor * checkpoint)])
 }
@@ -51,8 +51,8 @@ deny_workload contains data.stowplan.lib.error("SIZ010", text, fix, path) if {
 	requested := data.stowplan.lib.pod_asks(template.spec, "memory")
 	requested < ram_disk
 	path := array.concat(template.path, ["spec", "containers"])
-	text := sprintf("the agent requests less memory than the RAM disk of %s", [data.stowplan.lib.fact("ram-disk-size")])
-	fix := sprintf("request %s and the agent's own memory", [data.stowplan.lib.fact("ram-disk-size")])
+	text := sprintf("the agent requests less memory than the RAM disk of %s", [input.metadata.annotations["stowplan.dev/ram-disk-size"]])
+	fix := sprintf("request %s and the agent's own memory", [input.metadata.annotations["stowplan.dev/ram-disk-size"]])
 }
 
 # METADATA
@@ -69,13 +69,13 @@ deny_workload contains data.stowplan.lib.error("SIZ011", text, fix, size_note) i
 	agents
 	some template in data.stowplan.lib.templates
 	requested := data.stowplan.lib.pod_asks(template.spec, "memory")
-	pods := data.stowplan.lib.number_of(data.stowplan.lib.fact("pod-memory"))
-	node := data.stowplan.lib.number_of(data.stowplan.lib.fact("node-allocatable-memory"))
+	pods := data.stowplan.lib.number_of(input.metadata.annotations["stowplan.dev/pod-memory"])
+	node := data.stowplan.lib.number_of(input.metadata.annotations["stowplan.dev/node-allocatable-memory"])
 	requested + pods > node
 	text := sprintf("the agent's %s and pods of %s need more than the node's %s", [
 		gib(requested),
-		data.stowplan.lib.fact("pod-memory"),
-		data.stowplan.lib.fact("node-allocatable-memory"),
+		input.metadata.annotations["stowplan.dev/pod-memory"],
+		input.metadata.annotations["stowplan.dev/node-allocatable-memory"],
 	])
-	fix := sprintf("let the two add up to at most %s", [data.stowplan.lib.fact("node-allocatable-memory")])
+	fix := sprintf("let the two add up to at most %s", [input.metadata.annotations["stowplan.dev/node-allocatable-memory"]])
 }

@@ -5,11 +5,11 @@ import rego.v1
 
 size_path := ["spec", "inMemoryVolumeSize"]
 
-size := data.stowplan.lib.spec.inMemoryVolumeSize
+size := input.spec.inMemoryVolumeSize
 
 bytes := data.stowplan.lib.number_of(size)
 
-checkpoint := data.stowplan.lib.number_of(data.stowplan.lib.fact("local-checkpoint-size"))
+checkpoint := data.stowplan.lib.number_of(input.metadata.annotations["stowplan.dev/local-checkpoint-size"])
 
 well_formed if {
 	is_string(size)
@@ -23,31 +23,31 @@ unitless if {
 	regex.match(`^[0-9]+$`, size)
 }
 
-instance_type := data.stowplan.lib.spec.nodeSelector["node.kubernetes.io/instance-type"]
+instance_type := input.spec.nodeSelector["node.kubernetes.io/instance-type"]
 
 default accelerator := ""
 
-accelerator := data.stowplan.lib.fact("accelerator")
+accelerator := input.metadata.annotations["stowplan.dev/accelerator"]
 
-accelerator := data.stowplan.lib.machines[instance_type].type if not data.stowplan.lib.fact("accelerator")
+accelerator := data.stowplan.lib.machines[instance_type].type if not input.metadata.annotations["stowplan.dev/accelerator"]
 
 factors := {"tpu": "tpu_ram_disk_factor", "gpu": "gpu_ram_disk_factor"}
 
 gib(value) := sprintf("%sGi", [data.stowplan.lib.number_text(ceil(value / 1073741824))])
 
-too_small(kind) := text if {
-	accelerator == kind
+factor := data.stowplan.lib.thresholds[factors[accelerator]]
+
+too_small := text if {
 	well_formed
-	factor := data.stowplan.lib.threshold(factors[kind])
 	bytes < factor * checkpoint
 	text := sprintf("inMemoryVolumeSize %s is below %v times the local checkpoint of %s", [
 		size,
 		factor,
-		data.stowplan.lib.fact("local-checkpoint-size"),
+		input.metadata.annotations["stowplan.dev/local-checkpoint-size"],
 	])
 }
 
-at_least(kind) := gib(data.stowplan.lib.threshold(factors[kind]) * checkpoint)
+at_least := gib(factor * checkpoint)
 
 # METADATA
 # title: On TPU the RAM disk holds 2.2 local checkpoints
@@ -61,8 +61,9 @@ at_least(kind) := gib(data.stowplan.lib.threshold(factors[kind]) * checkpoint)
 #   fix: Raise inMemoryVolumeSize to 2.2 times the size of one node's checkpoint.
 #   reference: GKE documentation, multi-tier checkpointing, IN_MEMORY_VOLUME_SIZE
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ001", text, fix, size_path) if {
-	text := too_small("tpu")
-	fix := sprintf("write at least %s", [at_least("tpu")])
+	accelerator == "tpu"
+	text := too_small
+	fix := sprintf("write at least %s", [at_least])
 }
 
 # METADATA
@@ -76,8 +77,9 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ001", text, fi
 #   fix: Raise inMemoryVolumeSize to 6.6 times the size of one node's checkpoint.
 #   reference: GKE documentation, multi-tier checkpointing, IN_MEMORY_VOLUME_SIZE
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ002", text, fix, size_path) if {
-	text := too_small("gpu")
-	fix := sprintf("write at least %s", [at_least("gpu")])
+	accelerator == "gpu"
+	text := too_small
+	fix := sprintf("write at least %s", [at_least])
 }
 
 # METADATA
@@ -92,15 +94,15 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ002", text, fi
 #   fix: Lower the pods' memory request or the RAM disk.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller (tmpfs, no request)
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ003", text, fix, size_path) if {
-	pods := data.stowplan.lib.number_of(data.stowplan.lib.fact("pod-memory"))
-	node := data.stowplan.lib.number_of(data.stowplan.lib.fact("node-allocatable-memory"))
+	pods := data.stowplan.lib.number_of(input.metadata.annotations["stowplan.dev/pod-memory"])
+	node := data.stowplan.lib.number_of(input.metadata.annotations["stowplan.dev/node-allocatable-memory"])
 	bytes + pods > node
 	text := sprintf("the RAM disk of %s and pods of %s need more than the node's %s", [
 		size,
-		data.stowplan.lib.fact("pod-memory"),
-		data.stowplan.lib.fact("node-allocatable-memory"),
+		input.metadata.annotations["stowplan.dev/pod-memory"],
+		input.metadata.annotations["stowplan.dev/node-allocatable-memory"],
 	])
-	fix := sprintf("let the two add up to at most %s", [data.stowplan.lib.fact("node-allocatable-memory")])
+	fix := sprintf("let the two add up to at most %s", [input.metadata.annotations["stowplan.dev/node-allocatable-memory"]])
 }
 
 # METADATA
@@ -160,7 +162,7 @@ meant := sprintf("%s%si", [number, upper(substring(unit, 0, 1))]) if {
 #   fix: Add inMemoryVolumeSize.
 #   reference: high-scale-checkpointing-controller, pkg/multitier-controller/utils.go newPreparer
 deny_checkpointconfiguration contains data.stowplan.lib.error("SIZ006", text, fix, size_path) if {
-	object.get(data.stowplan.lib.spec, "inMemoryVolumeSize", "") in {"", null}
+	object.get(input, ["spec", "inMemoryVolumeSize"], "") in {"", null}
 	text := "inMemoryVolumeSize is missing: no driver is installed"
 	fix := "add inMemoryVolumeSize: 2.2 (TPU) or 6.6 (GPU) times one node's checkpoint"
 }

@@ -212,9 +212,9 @@ HEAD = 'deny_jobset contains data.stowplan.lib.error("JOB999", "x", "y", []) if 
     [
         "package p\n" + HEAD,
         "package p\n# METADATA\n# title: x\n" + HEAD,
-        "package p\n# METADATA\n# title: x\n# description: y\n# custom:\n#   id: JOB998\n"
+        "package p\n# METADATA\n# title: x\n# description: why\n# custom:\n#   id: JOB998\n"
         "#   severity: error\n#   fix: z\n#   reference: r\n" + HEAD,
-        "package p\n# METADATA\n# title: x\n# description: y\n# custom:\n#   id: JOB999\n"
+        "package p\n# METADATA\n# title: x\n# description: why\n# custom:\n#   id: JOB999\n"
         "#   severity: warning\n#   fix: z\n#   reference: r\n" + HEAD,
     ],
     ids=["no block", "incomplete", "another id", "another severity"],

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
 from generator.checks.output import Context
 from generator.checks.report import Report
@@ -21,7 +22,8 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def _uri(file: str) -> str:
-    return PurePosixPath(file.replace("\\", "/")).as_posix().removeprefix("./").replace(" ", "%20")
+    """A file's path as a relative reference; ``<stdin>`` and odd characters are escaped."""
+    return quote(PurePosixPath(file.replace("\\", "/")).as_posix().removeprefix("./"))
 
 
 def _result(finding: Finding, rule_index: dict[str, int]) -> dict[str, Any]:

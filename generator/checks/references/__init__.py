@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from generator.checks.references import existence, fit, nodes, priorities, queues
+from generator.checks.references import existence, fit, nodes, preemption, priorities, queues
 from generator.checks.references.world import Pair, World
 from generator.checks.subject import Subject
 
@@ -35,6 +35,7 @@ CHECKS = (
     priorities.one_global_default,
     priorities.classes_agree,
     priorities.preemption_can_happen,
+    preemption.priorities_reach_across_queues,
 )
 
 

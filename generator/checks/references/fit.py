@@ -162,6 +162,12 @@ def jobs_admitted_together(world: World) -> Iterator[Pair]:
         if queue is None:
             continue
         limits = ceilings(world, queue)
+        within = (queue.spec.get("preemption") or {}).get("withinClusterQueue", "Never")
+        other_way = (
+            ", or let Kueue preempt (withinClusterQueue: LowerPriority)"
+            if within == "Never"
+            else "; as it is, Kueue stops the one before it starts the other"
+        )
         for (a, a_sets), (b, b_sets) in combinations(jobs[:50], 2):
             a_value, b_value = values_of(world, a, a_sets)[1], values_of(world, b, b_sets)[1]
             if a_value is None or b_value is None or a_value == b_value:
@@ -179,8 +185,7 @@ def jobs_admitted_together(world: World) -> Iterator[Pair]:
                         f"{shown(wanted, resource)} {resource} and ClusterQueue {name} admits "
                         f"{shown(most, resource)}: they never run together, so the scheduler never "
                         "replaces one by the other",
-                        "raise the quota to hold both, or let Kueue preempt "
-                        "(withinClusterQueue: LowerPriority)",
+                        "raise the quota to hold both" + other_way,
                         path=("spec",),
                     ),
                 )

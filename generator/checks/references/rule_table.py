@@ -280,4 +280,16 @@ REFERENCES: tuple[Row, ...] = (
         "Kubernetes documentation, Namespaces",
         f"{_REFS}/existence.py",
     ),
+    (
+        "REF030",
+        "A priority that should reach another queue can",
+        _N,
+        "Between the queues of a cohort only borrowed quota is taken back, whatever the priority: "
+        "a queue within its nominal quota keeps its jobs. reclaimWithinCohort lets a job that fits "
+        "its own nominal quota take back what others borrow; borrowWithinCohort lets a job that "
+        "has to borrow itself do so; withinClusterQueue decides inside one queue.",
+        "Put both into one queue, or give the lower one less nominal quota, so that it borrows.",
+        "kubernetes-sigs/kueue issue 2681; Kueue source, pkg/scheduler/preemption",
+        f"{_REFS}/preemption.py",
+    ),
 )
