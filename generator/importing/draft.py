@@ -66,7 +66,7 @@ def draft(
             pools.add(name, spec)
     work_out(pools, sources, options, log)
     ladder = priorities(sources, options, log)
-    queues = queueing(sources, pools, log)
+    queues = queueing(sources, mapping(inherited.get("queueing")), pools, log)
     disks = checkpointing(sources, pools, options, log)
     around = Surroundings(
         pools,

@@ -17,6 +17,7 @@ from generator.importing.pods import (
     settings,
 )
 from generator.importing.pools import Pools, main_container, node_labels, pod_spec
+from generator.importing.queues import ADD_QUEUES
 from generator.importing.sources import Log, Source, by_kind, entries, mapping, texts
 from generator.jobs import DEFAULT_JOB_NAMES
 from schemas.catalog import MACHINE_LABEL, NODE_POOL_LABEL
@@ -265,7 +266,7 @@ def _queue(source: Source, pod: dict[str, Any], around: Surroundings, log: Log) 
         else:
             log.missing(
                 f"LocalQueue {source.namespace}/{queue} is in none of the files",
-                "add them: kubectl get localqueues,clusterqueues,resourceflavors -A -o yaml",
+                ADD_QUEUES,
                 source,
                 ("metadata", "labels", QUEUE_LABEL),
             )

@@ -12,7 +12,7 @@ from typing import Any
 
 from generator.findings import Finding, Severity
 from generator.importing.cleaning import clean, kept
-from generator.importing.corrections import correct
+from generator.importing.corrections import correct, name_generated
 from generator.importing.draft import cluster, draft, option_of
 from generator.importing.folding import folded
 from generator.importing.options import Options, fill_placeholders
@@ -24,6 +24,7 @@ from generator.importing.sources import Log, Reading, Source, mapping, read
 from generator.importing.target_text import target_text
 from generator.importing.trial import Trial, attempt, inherited
 from generator.manifest import Manifest
+from generator.spelling import plural
 
 _SHOWN_ADDITIONS = 12
 _AFTER_RENAME = {
@@ -118,6 +119,7 @@ def _prepared(reading: Reading, options: Options, log: Log) -> tuple[list[Source
     for source in reading.sources:
         if not kept(source, log):
             continue
+        name_generated(source, log)
         if not source.kind or not source.name or not source.body.get("apiVersion"):
             log.missing(
                 "an object without apiVersion, kind or name",
@@ -127,9 +129,10 @@ def _prepared(reading: Reading, options: Options, log: Log) -> tuple[list[Source
             whole = False
             continue
         clean(source, log)
-        fill_placeholders(source, options.placeholders, log)
+        filled = fill_placeholders(source, options.placeholders, log)
         correct(source, log)
-        whole = readable(source, versions, log) and whole
+        # What stands in for a quantity or a count cannot be judged as one.
+        whole = filled and readable(source, versions, log) and whole
         first = prepared.setdefault(source.identity, source)
         if first is not source:
             _repeated(first, source, log)
@@ -150,8 +153,8 @@ def _head(paths: Sequence[str], reading: Reading, inventory: Path) -> list[str]:
     lines = []
     if (inventory.parent / "inventory.schema.json").is_file():
         lines.append("yaml-language-server: $schema=../../inventory.schema.json")
-    count = len(reading.sources)
-    return [*lines, f"Imported by stowplan import from {listed} ({count} objects)."]
+    count = plural(len(reading.sources), "object")
+    return [*lines, f"Imported by stowplan import from {listed} ({count})."]
 
 
 def _tried(
