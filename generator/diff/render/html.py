@@ -16,6 +16,7 @@ from generator.diff.model import (
     MEANING,
     MISSING,
     PAST,
+    QUIET,
     SIGNS,
     Change,
     FieldChange,
@@ -38,6 +39,7 @@ from generator.diff.render.values import (
     impact_totals,
     is_long_text,
     line_diff,
+    members_by_impact,
     one_line,
     place_lines,
     short_path,
@@ -50,8 +52,6 @@ CONTEXT = 3
 """Unchanged lines around a change in the side-by-side view."""
 MAX_VALUE = 600
 """Characters of one value in the table of fields."""
-
-_QUIET = (Impact.COSMETIC, Impact.NONE)
 
 
 def render_html(report: Report) -> str:
@@ -213,7 +213,7 @@ def _field_row(group: Group, field: FieldChange) -> str:
     if field.impact is not group.impact:
         notes.insert(0, _badge(field.impact))
     note = f'<tr class="note"><td colspan="3">{" · ".join(notes)}</td></tr>' if notes else ""
-    quiet = " class=quiet" if field.impact in _QUIET and group.impact not in _QUIET else ""
+    quiet = " class=quiet" if field.impact in QUIET and group.impact not in QUIET else ""
     name = short_path(field.path) or "text"
     path = f'<td><code title="{escaped(show_path(field.path))}">{escaped(name)}</code></td>'
     if is_long_text(field):
@@ -231,10 +231,11 @@ def _field_row(group: Group, field: FieldChange) -> str:
             f'<tr{quiet}>{path}<td colspan="2"><table class="variants">{pairs}{rest}</table></td>'
             f"</tr>{note}"
         )
+    old, new = field.sides
     label = '<span class="order">order</span> ' if field.op == "order" else ""
     return (
-        f'<tr{quiet}>{path}<td data-label="before">{label}{_value(field.old, "old")}</td>'
-        f'<td data-label="after">{label}{_value(field.new, "new")}</td></tr>{note}'
+        f'<tr{quiet}>{path}<td data-label="before">{label}{_value(old, "old")}</td>'
+        f'<td data-label="after">{label}{_value(new, "new")}</td></tr>{note}'
     )
 
 
@@ -255,6 +256,9 @@ def _text_diff(field: FieldChange) -> str:
 
 def _notes(group: Group) -> str:
     first = group.first
+    if group.whole_cluster:
+        lines = "".join(f"<li>{escaped(line)}</li>" for line in members_by_impact(group))
+        return f'<ul class="notes">{lines}</ul>'
     fields, _ = shown_fields(first)
     lines = [f"<li>{escaped(text)}</li>" for text in numbers_apart(group, fields)]
     lines += [f"<li>{_badge(group.impact)} {escaped(why)}</li>" for why in first.why if why]

@@ -35,6 +35,7 @@ from generator.diff.render.values import (
     impact_totals,
     is_long_text,
     line_diff,
+    members_by_impact,
     one_line,
     place_lines,
     short_path,
@@ -218,6 +219,8 @@ def _row(group: Group, report_url: str) -> tuple[str, ...]:
 def _cell(group: Group) -> str:
     """The change in one table cell: two fields, then how many more."""
     fields, _ = shown_fields(group.first)
+    if group.whole_cluster:
+        return escape(_short(members_by_impact(group)[0], 110))
     if not fields:
         return escape(group.first.why[0]) if group.first.why else ""
     gravest_first = sorted(fields, key=lambda field: IMPACT_RANK[field.impact])
@@ -234,7 +237,7 @@ def _cell_field(group: Group, field: FieldChange) -> str:
     variants = value_variants(group, field.path)
     if len(variants) > 1:
         return f"{code(name, cell=True)} {len(variants):,} different changes"
-    change = code(_short(transition(field.old, field.new, field.op), 90), cell=True)
+    change = code(_short(transition(*field.sides, field.op), 90), cell=True)
     notes = numbers_beside(group, field)
     note = f" ({escape(_short(notes[0], 90))})" if notes and len(group.changes) == 1 else ""
     return f"{code(name, cell=True)} {change}{note}"
@@ -284,17 +287,17 @@ def _one_field(group: Group, field: FieldChange, level: Level) -> list[str]:
         for old, new, count in variants[:5]:
             lines += [f"-   {one_line(old)}", f"+   {one_line(new)}    (in {count:,})"]
         return lines
+    old, new = field.sides
     if field.op == "order":
-        return [
-            f"- {path} (order): {one_line(field.old)}",
-            f"+ {path} (order): {one_line(field.new)}",
-        ]
-    lines = [] if field.old is MISSING else [f"- {path}: {one_line(field.old, 400)}"]
-    return lines + ([] if field.new is MISSING else [f"+ {path}: {one_line(field.new, 400)}"])
+        return [f"- {path} (order): {one_line(old)}", f"+ {path} (order): {one_line(new)}"]
+    lines = [] if old is MISSING else [f"- {path}: {one_line(old, 400)}"]
+    return lines + ([] if new is MISSING else [f"+ {path}: {one_line(new, 400)}"])
 
 
 def _notes(group: Group, level: Level) -> list[str]:
     first = group.first
+    if group.whole_cluster:
+        return [escape(line) for line in members_by_impact(group)]
     fields, _ = shown_fields(first)
     notes = [escape(line) for field in fields for line in numbers_beside(group, field)]
     notes += [escape(line) for line in numbers_apart(group, fields)]
@@ -305,7 +308,7 @@ def _notes(group: Group, level: Level) -> list[str]:
             notes.append(f"remedy: {escape(remedy)}")
         elif escape(rule) not in " ".join(notes):
             notes.append(f"immutable ({escape(rule)}), so it is recreated")
-    if len(group.changes) > 1 and not group.whole_cluster:
+    if len(group.changes) > 1:
         if group_title(group) != change_title(first):
             notes.append(f"shown: {code(change_title(first))} of {escape(first.resource.cluster)}")
         notes += [f"in {escape(line)}" for line in place_lines(group, level.places)]

@@ -8,6 +8,7 @@ from generator.diff.grouping import value_variants
 from generator.diff.model import (
     IMPACT_RANK,
     MISSING,
+    QUIET,
     SIGNS,
     Change,
     FieldChange,
@@ -27,6 +28,7 @@ from generator.diff.render.values import (
     impact_totals,
     is_long_text,
     line_diff,
+    members_by_impact,
     one_line,
     place_lines,
     short_path,
@@ -65,7 +67,6 @@ _SIGN_COLOUR = {
     Verb.DELETE: "31",
     Verb.MOVE: "36",
 }
-_FOLDED = (Impact.COSMETIC, Impact.NONE)
 
 Paint = Callable[[str, str], str]
 
@@ -100,7 +101,7 @@ def render_text(report: Report, *, colour: bool = False, unfold: bool = False) -
     folded: list[Group] = []
     place = ""
     for group in report.groups:
-        if group.impact in _FOLDED and not unfold:
+        if group.impact in QUIET and not unfold:
             folded.append(group)
             continue
         heading = _heading(group)
@@ -141,7 +142,7 @@ def _group(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
     pad = " " * max(2, 74 - len(title))
     out = [f"  {sign} {title}{pad}{badge}"]
     if group.whole_cluster:
-        return out + [f"      {line}" for line in first.why]
+        return out + [f"      {line}" for line in members_by_impact(group)]
     if len(group.changes) > 1 and first.fields and title != change_title(first):
         out.append(paint(f"      first: {change_title(first)} ({first.resource.cluster})", _DIM))
     out += _fields(group, paint, unfold=unfold)
@@ -212,15 +213,16 @@ def _field(group: Group, change: Change, field: FieldChange, width: int, paint: 
             rest = len(variants) - MAX_VARIANTS
             more = [f"        … and {rest:,} other pairs of values"] if rest > 0 else []
             return [f"      {path:<{width}}", *shown, *more]
-    line = f"      {path:<{width}}   {transition(field.old, field.new, field.op)}"
+    old, new = field.sides
+    line = f"      {path:<{width}}   {transition(old, new, field.op)}"
     if len(line) > MAX_WIDTH and field.op == "change":
         lines = [f"      {path}"]
-        values = transition(field.old, field.new, field.op)
+        values = transition(old, new, field.op)
         if len(values) <= MAX_WIDTH // 2:
             lines.append(f"        {values}")
         else:
-            lines.append(paint(f"        - {one_line(field.old)}", "31"))
-            lines.append(paint(f"        + {one_line(field.new)}", "32"))
+            lines.append(paint(f"        - {one_line(old)}", "31"))
+            lines.append(paint(f"        + {one_line(new)}", "32"))
         return lines + [paint(f"        {note}", _DIM) for note in notes]
     room = MAX_WIDTH - len(line) - 3
     tail = notes.pop(0) if notes and len(notes[0]) <= room else ""
