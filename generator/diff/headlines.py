@@ -189,18 +189,21 @@ def _left_clusters(changes: list[Change]) -> list[tuple[Impact, str]]:
     goes = [
         text
         for text, there in (
-            (f"{_count(kinds['JobSet'], 'job')} if running", kinds["JobSet"]),
-            (f"the RAM disks{_nodes_of(disks)}", disks),
-            (f"{_count(kinds['Namespace'], 'namespace')} with all in them", kinds["Namespace"]),
+            (f"stops {_count(kinds['JobSet'], 'job')}", kinds["JobSet"]),
+            (f"empties the RAM disks{_nodes_of(disks)}", disks),
+            (
+                f"removes {_count(kinds['Namespace'], 'namespace')} and their contents",
+                kinds["Namespace"],
+            ),
         )
         if there
     ]
     text = (
         f"{_count(len(gone), 'cluster')} left the tree: {_some(gone)}. What runs there goes only "
         "if its Application is deleted too, which an ApplicationSet with applicationsSync "
-        "create-update does not do"
+        "create-update does not do."
     )
-    text += f"; then go {', '.join(goes)}." if goes else "."
+    text += f" Deleting it {', '.join(goes)}." if goes else ""
     return [(gravest([change.impact for change in changes]), visible(text))]
 
 

@@ -68,10 +68,13 @@ def draft(
     ladder = priorities(sources, options, log)
     queues = queueing(sources, mapping(inherited.get("queueing")), pools, log)
     disks = checkpointing(sources, pools, options, log)
+    rungs = {**mapping(inherited.get("priorities")), **ladder}
+    usual = (name for name, rung in rungs.items() if mapping(rung).get("globalDefault"))
     around = Surroundings(
         pools,
         mapping(queues.get("localQueues")),
-        frozenset({*ladder, *mapping(inherited.get("priorities"))}),
+        frozenset(rungs),
+        next(usual, ""),
         {name: entry["nodePool"] for name, entry in disks.items()},
         {name: entry["backup"] for name, entry in disks.items()},
     )

@@ -27,6 +27,7 @@ from generator.manifest import Manifest
 from generator.spelling import plural
 
 _SHOWN_ADDITIONS = 12
+_CONTAINERS = (("containers",), ("initContainers",))
 _AFTER_RENAME = {
     "CheckpointConfiguration": "delete the old one before the new one is applied: two drivers on "
     "one node conflict",
@@ -355,7 +356,8 @@ def _source_path(path: ValuePath, source: Source) -> tuple[str | int, ...]:
 
 
 def _verify(sources: list[Source], manifests: list[Manifest], log: Log) -> None:
-    """Nothing that a source states is lost in what compile makes; else nothing is written."""
+    """Nothing that a source states is lost in what compile makes, and no pod gets a container more;
+    else nothing is written."""
     for source in sources:
         built = _match(source, manifests)
         if built is None:
@@ -371,7 +373,9 @@ def _verify(sources: list[Source], manifests: list[Manifest], log: Log) -> None:
                 f"compile calls it {built.name}, so in a cluster it is a new object",
                 _AFTER_RENAME.get(source.kind, ""),
             )
-        for path, _ in compare(source.kind, source.body, built.body).patches:
+        residue = compare(source.kind, source.body, built.body)
+        more = [path for path, _ in residue.added if path[-2:-1] in _CONTAINERS]
+        for path in [*(path for path, _ in residue.patches), *more]:
             log.missing(
                 f"{shown(path)} does not come out of compile as it was read",
                 "please report this with the manifest",

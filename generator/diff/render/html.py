@@ -156,7 +156,7 @@ def _tree(report: Report, numbers: dict[str, int]) -> str:
     )
     return (
         '<nav aria-label="Clusters"><details open id="clusters"><summary>'
-        f"{plural(len(order), 'cluster')} with changes</summary>"
+        "changes by cluster</summary>"
         '<input id="cluster-find" type="search" placeholder="find a cluster" '
         'aria-label="find a cluster">'
         f"<ul>{items}</ul></details></nav>"

@@ -223,8 +223,7 @@ def _cell(group: Group) -> str:
         return escape(_short(members_by_impact(group)[0], 110))
     if not fields:
         return escape(group.first.why[0]) if group.first.why else ""
-    gravest_first = sorted(fields, key=lambda field: IMPACT_RANK[field.impact])
-    parts = [_cell_field(group, field) for field in gravest_first[:2]]
+    parts = [_cell_field(group, field) for field in fields[:2]]
     if len(fields) > 2:
         parts.append(f"+ {len(fields) - 2} more")
     return "<br>".join(parts)

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from generator.diff.grouping import places, same_name_everywhere
+from generator.diff.impact import order_by_impact
 from generator.diff.model import (
     IMPACT_RANK,
     MISSING,
@@ -205,8 +206,8 @@ def asides(report: Report) -> list[str]:
 
 
 def shown_fields(change: Change) -> tuple[list[FieldChange], int]:
-    """Return the fields to show and how many only carry a new name along."""
-    fields = [field for field in change.fields if not field.follows]
+    """Return the fields to show, gravest first, and how many only carry a new name along."""
+    fields = order_by_impact([field for field in change.fields if not field.follows])
     return fields, len(change.fields) - len(fields)
 
 

@@ -171,7 +171,7 @@ def test_clusters_that_come_and_go_are_said(compare_trees: Compare) -> None:
     assert (quiet, joined) == (Impact.NONE, "1 cluster joined the tree: c.")
     assert gravest is Impact.RAMDISK_LOSS
     assert left.startswith("1 cluster left the tree: b. What runs there goes only if")
-    assert left.endswith("then go 1 job if running, the RAM disks on 16 nodes (64 chips).")
+    assert left.endswith("Deleting it stops 1 job, empties the RAM disks on 16 nodes (64 chips).")
 
 
 def test_the_same_rename_in_several_clusters_is_shown_once(compare_trees: Compare) -> None:

@@ -209,3 +209,45 @@ def test_mounts_of_volume_claim_policies_come_back(bring: Bring, write: Write) -
     left = pod_of(body["spec"]["replicatedJobs"][0])["containers"][0]
     assert left["volumeMounts"] == [{"name": "model", "mountPath": "/model"}]
     assert main(["compile", "-q", "-C", str(mine.root)]) == 0
+
+
+def test_a_head_and_workers_keep_one_container_each(bring: Bring, write: Write) -> None:
+    """Several jobs have one framework, so that compile names all containers alike."""
+    head = """\
+    - name: head
+      template:
+        spec:
+          backoffLimit: 0
+          template:
+            spec:
+              initContainers: [{name: proxy, image: "example.com/p:1", restartPolicy: Always}]
+              containers: [{name: workload, image: "example.com/h:1"}]
+"""
+    text = RECIPE.replace("  replicatedJobs:\n", f"  replicatedJobs:\n{head}")
+    mine = bring([write(text)], *FACTS, *TestVariablesOfRecipes.POOL, *TestVariablesOfRecipes.GIVEN)
+    assert mine.answer.code == 0, mine.answer.err
+    jobs = mine.objects()["JobSet", "default", "llama"]["spec"]["replicatedJobs"]
+    names = [[c["name"] for c in pod_of(job)["containers"]] for job in jobs]
+    assert names == [["main"], ["main", "right"]]
+    assert [c["name"] for c in pod_of(jobs[0])["initContainers"]] == ["proxy"]
+
+
+def test_a_queued_job_without_a_priority_is_asked_for_one(bring: Bring, write: Write) -> None:
+    ladder = (
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 9\n"
+    )
+    queues = QUEUES.replace("elsewhere", "training").partition("---\n")[2].partition("---\n")[0]
+    job = RECIPE.replace(
+        '"${WORKLOAD_NAME}"', "llama, namespace: team, labels: {kueue.x-k8s.io/queue-name: lq}"
+    )
+    flavor = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
+    parts = [QUEUES.partition("---")[0], queues, flavor, ladder, job]
+    mine = bring(
+        [write("---\n".join(parts))],
+        *FACTS,
+        *TestVariablesOfRecipes.POOL,
+        *TestVariablesOfRecipes.GIVEN,
+    )
+    assert mine.answer.code == 1
+    assert "IMP004: JobSet team/llama: it has a queue but no priority" in mine.answer.err
+    assert "fix: write priorityClassName in its pods: high" in mine.answer.err
