@@ -207,3 +207,15 @@ def test_links_lead_somewhere(page: str) -> None:
         assert target.is_relative_to(REPOSITORY), f"{page}: {link} leaves the repository"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{page}: {link}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    text = (REPOSITORY / "docs/README.md").read_text(encoding="utf-8")
+    listed = {
+        (REPOSITORY / "docs" / link).resolve().relative_to(REPOSITORY).as_posix()
+        for link in _LINK.findall(text)
+    }
+    single_rules = re.compile(r"docs/rules/[A-Z]+\d+\.md")
+    assert {p for p in pages() if not single_rules.fullmatch(p)} - listed == {
+        "README.md", "docs/README.md",
+    }  # fmt: skip
