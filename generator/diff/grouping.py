@@ -103,16 +103,17 @@ def _shape(change: Change) -> tuple[Any, ...]:
 
 
 def value_variants(group: Group, path: Path) -> list[tuple[Any, Any, int]]:
-    """Return the pairs of old and new value that a field has in a group, most frequent first."""
+    """Return the pairs of old and new value that a field has in a group, most frequent first; none
+    where all members have the same."""
     name = show_path(path)
     counts: dict[tuple[str, str], list[Any]] = {}
-    for change in group.changes:
+    for change in group.changes if group.varies else ():
         for field in change.fields:
             if show_path(field.path) == name:
                 key = (value_key(field.old), value_key(field.new))
                 counts.setdefault(key, [*field.sides, 0])[2] += 1
     pairs = [(old, new, count) for old, new, count in counts.values()]
-    return sorted(pairs, key=lambda pair: -pair[2])
+    return sorted(pairs, key=lambda pair: -pair[2]) if len(pairs) > 1 else []
 
 
 def places(group: Group) -> list[tuple[str, list[Resource]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from generator.diff.grouping import places, same_name_everywhere
@@ -209,6 +210,21 @@ def shown_fields(change: Change) -> tuple[list[FieldChange], int]:
     """Return the fields to show, gravest first, and how many only carry a new name along."""
     fields = order_by_impact([field for field in change.fields if not field.follows])
     return fields, len(change.fields) - len(fields)
+
+
+def remedies(fields: Iterable[FieldChange]) -> list[str]:
+    """Return what to do instead of the changes that are blocked, each once."""
+    found = dict.fromkeys(
+        field.immutable.remedy
+        for field in fields
+        if field.immutable is not None and field.impact is Impact.BLOCKED
+    )
+    return list(found)
+
+
+def stands_for_others(group: Group) -> bool:
+    """Whether what is shown is one member's, under a title that is another's as well."""
+    return len(group.changes) > 1 and group_title(group) != change_title(group.first)
 
 
 def following_text(count: int) -> str:
