@@ -242,8 +242,8 @@ def _text_diff(field: FieldChange) -> str:
 def _notes(group: Group) -> str:
     first = group.first
     if group.whole_cluster:
-        lines = "".join(f"<li>{escaped(line)}</li>" for line in values.members_by_impact(group))
-        return f'<ul class="notes">{lines}</ul>'
+        inside = "".join(f"<li>{escaped(line)}</li>" for line in values.members_by_impact(group))
+        return f'<ul class="notes">{inside}</ul>'
     fields, _ = values.shown_fields(first)
     lines = [f"<li>{escaped(text)}</li>" for text in numbers_apart(group, fields)]
     lines += [f"<li>{_badge(group.impact)} {escaped(why)}</li>" for why in first.why if why]
