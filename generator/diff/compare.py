@@ -214,6 +214,8 @@ def _option(value: Any) -> str:
     """Return the name in ``name=value``, ``name:value`` or ``a:b:value``; else the whole."""
     if not isinstance(value, str):
         return fingerprint(value)
+    if "://" in value.partition("=")[0]:
+        return value
     name, equals, _ = value.partition("=")
     if equals and " " not in name and "\n" not in name:
         return name

@@ -55,6 +55,18 @@ DELIVERY_ROWS = (
         Row("source.toolkit.fluxcd.io", ANY, path, Impact.LIVE, "Flux reads another source", _FLUX)
         for path in ("", "spec **")
     ),
+    *(
+        Row(
+            "kustomize.config.k8s.io",
+            ANY,
+            path,
+            Impact.NONE,
+            "run by a person; nothing follows by itself",
+            "stowplan bootstrap",
+            when="bootstrap",
+        )
+        for path in ("", "**")
+    ),
     Row(
         "kustomize.config.k8s.io",
         ANY,

@@ -245,6 +245,8 @@ def arguments(*words: Any) -> dict[str, Any]:
         (["a=1", "--delete"], ["a=1"], "--delete", ("--delete", MISSING)),
         (["a=1"], ["a=1", "b=2"], "b", (MISSING, "b=2")),
         (["x", {"a": 1}], ["x"], "1", ({"a": 1}, MISSING)),
+        (["https://a/v1"], ["https://a/v2"], "0", ("https://a/v1", "https://a/v2")),
+        (["out=gs://a"], ["out=gs://b"], "out", ("gs://a", "gs://b")),
     ],
 )
 def test_an_argument_is_named_and_its_name_is_not_said_twice(

@@ -216,7 +216,15 @@ def test_a_new_name_that_breaks_something_in_place_is_shown(compare_trees: Compa
 def test_a_changed_bootstrap_has_to_be_run_by_somebody(compare_trees: Compare) -> None:
     old, new = fleets("a"), fleets("a")
     old["a"]["bootstrap/gcloud.sh"], new["a"]["bootstrap/gcloud.sh"] = "one\n", "two\n"
-    texts = [text for _, text in compare_trees(old, new).headlines]
+    for version, tree in (("v1", old), ("v2", new)):
+        tree["a"]["bootstrap/kueue/kustomization.yaml"] = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [f"https://example.com/{version}.yaml"],
+        }
+    report = compare_trees(old, new)
+    assert {change.impact for change in report.changes} == {Impact.NONE}
+    texts = [text for _, text in report.headlines]
     assert texts == [
         "bootstrap/ of a changed: the merge applies the manifests, not this; "
         "somebody has to run it."
