@@ -65,6 +65,7 @@ class Level:
         rows: rows of the table.
         headlines: sentences on top.
         note: what was left out, empty for nothing.
+        fill: write as many blocks as the budget has room for, gravest first.
     """
 
     fields: int
@@ -74,6 +75,7 @@ class Level:
     rows: int
     headlines: int
     note: str = ""
+    fill: bool = False
 
 
 _ALL = len(IMPACT_RANK)
@@ -84,6 +86,7 @@ LEVELS = (
         12, 0, 6, IMPACT_RANK[Impact.RESTART] + 1, 200, 12,
         "only changes from restart upwards are shown in full",
     ),
+    Level(12, 0, 6, _ALL, 120, 8, "only the gravest changes are shown in full", fill=True),
     Level(0, 0, 6, 0, 120, 8, "only the table is shown"),
     Level(0, 0, 3, 0, 25, 6, "only the 25 gravest rows are shown"),
     Level(0, 0, 0, 0, 0, 2, "only totals are shown"),
@@ -100,26 +103,40 @@ def render_markdown(report: Report, *, budget: int = BUDGET, report_url: str = "
     """
     text = ""
     for level in LEVELS:
-        text = _compose(report, level, report_url)
+        text = _compose(report, level, report_url, budget)
         if len(text) <= budget:
             break
     return text
 
 
-def _compose(report: Report, level: Level, report_url: str) -> str:
+def _compose(report: Report, level: Level, report_url: str, budget: int) -> str:
     blocks = [MARKER, f"### Rendered manifests: {values.totals(report) or 'no differences'}"]
     blocks += _alerts(report, level)
     if report.groups:
         blocks.append(_counts(report))
         blocks += _table(report, level, report_url)
-        blocks += [
-            _details(group, level)
-            for group in report.groups
-            if IMPACT_RANK[group.impact] < level.detailed
-        ]
-    blocks += _warnings(report)
-    blocks.append(_footer(report, level, report_url))
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    details: Iterable[str] = (
+        _details(group, level)
+        for group in report.groups
+        if IMPACT_RANK[group.impact] < level.detailed
+    )
+    after = [*_warnings(report), _footer(report, level, report_url)]
+    if level.fill:
+        room = budget - sum(len(block) + 2 for block in (*blocks, *after))
+        details = _first_that_fit(details, room)
+    blocks += details
+    return "\n\n".join(block for block in (*blocks, *after) if block) + "\n"
+
+
+def _first_that_fit(blocks: Iterable[str], room: int) -> list[str]:
+    """Take blocks from the front as long as there is room for them."""
+    taken = []
+    for block in blocks:
+        room -= len(block) + 2
+        if room < 0:
+            break
+        taken.append(block)
+    return taken
 
 
 def escape(text: str) -> str:
