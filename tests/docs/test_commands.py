@@ -182,6 +182,8 @@ def test_stowplan_is_only_called_in_blocks_that_run(page: str) -> None:
     for block in _BLOCK.finditer((REPOSITORY / page).read_text(encoding="utf-8")):
         if block["language"] in ("", "sh", "bash", "shell"):
             assert not re.search(r"^ *(?:\$ )?stowplan ", block["body"], re.M), block[0]
+    rest = _BLOCK.sub("", (REPOSITORY / page).read_text(encoding="utf-8"))
+    assert not re.search(r"^ {4,}(?:\$ |.*\| )?stowplan ", rest, re.M)
 
 
 def anchors(path: Path) -> set[str]:
