@@ -265,6 +265,9 @@ _PARSER_FIXES = {
 }
 """Words of libyaml's messages → what usually mends it."""
 
+_TEMPLATE_SIGNS = ("{{", "{%")
+"""What Helm, Go and Jinja templates have around what they fill in."""
+
 
 def _yaml_fault(error: yaml.YAMLError, name: str, text: str) -> YamlError:
     """Turn a parser's fault into one sentence with a place and, for the usual ones, a fix."""
@@ -283,8 +286,12 @@ def _yaml_fault(error: yaml.YAMLError, name: str, text: str) -> YamlError:
     if mark is not None:
         lines = text.splitlines()
         source = lines[mark.line] if mark.line < len(lines) else ""
+        near = " ".join(lines[max(0, mark.line - 1) : mark.line + 1])
         if "\t" in source[: len(source) - len(source.lstrip())] or "'\\t'" in problem:
             problem, fix = "a tab in the indentation", "YAML indents with spaces; replace the tab"
+        elif any(sign in near for sign in _TEMPLATE_SIGNS):
+            problem = "a template, not YAML"
+            fix = "render it first, such as helm template CHART"
         elif "stands twice" in problem:
             fix = "merge the two or remove one; YAML readers disagree on which would win"
         elif "nesting depth" in problem:

@@ -41,6 +41,8 @@ def test_the_wheel_holds_the_packages_their_data_and_the_licence(wheel: Path) ->
     assert "generator/py.typed" in names
     assert any(n.endswith("licenses/LICENSE") for n in names)
     assert not any("test" in n.split("/")[0] for n in names)
+    builds = re.compile(r"(pyproject\.toml|Containerfile.*|image\.lock|Makefile)$")
+    assert [n for n in names if builds.search(n)] == []
 
 
 @pytest.mark.timeout(300)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from generator.build.metadata import metadata
@@ -11,10 +12,23 @@ from generator.manifest import Manifest
 from generator.quotas import covered_resources, quota
 from schemas.inventory.base import Taint as TaintSpec
 from schemas.inventory.base import Toleration as TolerationSpec
-from schemas.inventory.queueing import ClusterQueue as ClusterQueueInventory
-from schemas.inventory.queueing import FairSharing, Flavor
+from schemas.inventory.queueing import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    FairSharing,
+    Flavor,
+    LocalQueue,
+    Topology,
+)
 from schemas.manifests import kueue
-from schemas.manifests.base import KubernetesObject, LabelSelector, Taint, Toleration
+from schemas.manifests.base import (
+    KubernetesObject,
+    LabelSelector,
+    ManifestModel,
+    Taint,
+    Toleration,
+)
 
 
 def toleration(spec: TolerationSpec) -> Toleration:
@@ -35,32 +49,40 @@ def tolerating(taint: TaintSpec) -> Toleration:
 
 def build(fleet: Fleet) -> Iterator[Manifest]:
     """Every Kueue object of the cluster."""
-    for section, name, body in (
-        *_topologies(fleet),
-        *_flavors(fleet),
-        *_admission_checks(fleet),
-        *_cohorts(fleet),
-        *_cluster_queues(fleet),
-        *_local_queues(fleet),
-    ):
-        yield Manifest("queueing", body.to_dict(), ("queueing", section, name))
+    queueing, made = fleet.spec.queueing, partial(_made, fleet)
+    for name, topology in queueing.topologies.items():
+        yield made("topologies", kueue.Topology, name, _topology(topology))
+    for name, flavor in queueing.flavors.items():
+        yield made("flavors", kueue.ResourceFlavor, name, _flavor(fleet, flavor))
+    for name, check in queueing.admission_checks.items():
+        yield made("admissionChecks", kueue.AdmissionCheck, name, _admission_check(check))
+    for name, cohort in queueing.cohorts.items():
+        yield made("cohorts", kueue.Cohort, name, _cohort(cohort))
+    for name, queue in queueing.cluster_queues.items():
+        yield made("clusterQueues", kueue.ClusterQueue, name, _cluster_queue(fleet, name, queue))
+    for name, local in queueing.local_queues.items():
+        for namespace in local.namespaces:
+            yield made("localQueues", kueue.LocalQueue, name, _local_queue(local), namespace)
 
 
-Built = tuple[str, str, KubernetesObject]
+def _made(
+    fleet: Fleet,
+    section: str,
+    kind: type[KubernetesObject],
+    name: str,
+    spec: ManifestModel,
+    namespace: str | None = None,
+) -> Manifest:
+    """An object of a kind, from an entry of a section of the inventory."""
+    make: Callable[..., KubernetesObject] = kind  # each kind has a spec of its own type
+    named = metadata(kind.__name__, name, namespace)
+    body = make(api_version=fleet.kueue_api, metadata=named, spec=spec)
+    return Manifest("queueing", body.to_dict(), ("queueing", section, name))
 
 
-def _topologies(fleet: Fleet) -> Iterator[Built]:
-    for name, topology in fleet.spec.queueing.topologies.items():
-        levels = [kueue.TopologyLevel(node_label=level) for level in topology.levels]
-        yield (
-            "topologies",
-            name,
-            kueue.Topology(
-                api_version=fleet.kueue_api,
-                metadata=metadata("Topology", name),
-                spec=kueue.TopologySpec(levels=levels),
-            ),
-        )
+def _topology(topology: Topology) -> kueue.TopologySpec:
+    levels = [kueue.TopologyLevel(node_label=level) for level in topology.levels]
+    return kueue.TopologySpec(levels=levels)
 
 
 def flavor_labels(fleet: Fleet, flavor: Flavor) -> dict[str, str] | None:
@@ -71,83 +93,39 @@ def flavor_labels(fleet: Fleet, flavor: Flavor) -> dict[str, str] | None:
     return dict(sorted(flavor.node_labels.items())) if flavor.node_labels else None
 
 
-def _flavors(fleet: Fleet) -> Iterator[Built]:
-    for name, flavor in fleet.spec.queueing.flavors.items():
-        # The accelerator's own taint is left out: GKE tolerates it for every pod that asks for the
-        # accelerator, and a taint here would keep out jobs whose template does not say so.
-        taints = [Taint(key=t.key, value=t.value, effect=t.effect) for t in flavor.node_taints]
-        yield (
-            "flavors",
-            name,
-            kueue.ResourceFlavor(
-                api_version=fleet.kueue_api,
-                metadata=metadata("ResourceFlavor", name),
-                spec=kueue.ResourceFlavorSpec(
-                    node_labels=flavor_labels(fleet, flavor),
-                    node_taints=taints or None,
-                    tolerations=[toleration(t) for t in flavor.tolerations] or None,
-                    topology_name=flavor.topology,
-                ),
-            ),
-        )
+def _flavor(fleet: Fleet, flavor: Flavor) -> kueue.ResourceFlavorSpec:
+    # The accelerator's own taint is left out: GKE tolerates it for every pod that asks for the
+    # accelerator, and a taint here would keep out jobs whose template does not say so.
+    taints = [Taint(key=t.key, value=t.value, effect=t.effect) for t in flavor.node_taints]
+    return kueue.ResourceFlavorSpec(
+        node_labels=flavor_labels(fleet, flavor),
+        node_taints=taints or None,
+        tolerations=[toleration(t) for t in flavor.tolerations] or None,
+        topology_name=flavor.topology,
+    )
 
 
-def _admission_checks(fleet: Fleet) -> Iterator[Built]:
-    for name, check in fleet.spec.queueing.admission_checks.items():
-        parameters = check.parameters
-        yield (
-            "admissionChecks",
-            name,
-            kueue.AdmissionCheck(
-                api_version=fleet.kueue_api,
-                metadata=metadata("AdmissionCheck", name),
-                spec=kueue.AdmissionCheckSpec(
-                    controller_name=check.controller_name,
-                    parameters=kueue.CheckParameters(
-                        api_group=parameters.api_group, kind=parameters.kind, name=parameters.name
-                    )
-                    if parameters
-                    else None,
-                ),
-            ),
-        )
+def _admission_check(check: AdmissionCheck) -> kueue.AdmissionCheckSpec:
+    given = check.parameters
+    parameters = (
+        kueue.CheckParameters(api_group=given.api_group, kind=given.kind, name=given.name)
+        if given
+        else None
+    )
+    return kueue.AdmissionCheckSpec(controller_name=check.controller_name, parameters=parameters)
 
 
-def _cohorts(fleet: Fleet) -> Iterator[Built]:
-    for name, cohort in fleet.spec.queueing.cohorts.items():
-        yield (
-            "cohorts",
-            name,
-            kueue.Cohort(
-                api_version=fleet.kueue_api,
-                metadata=metadata("Cohort", name),
-                spec=kueue.CohortSpec(
-                    parent_name=cohort.parent,
-                    fair_sharing=_fair_sharing(cohort.fair_sharing),
-                ),
-            ),
-        )
+def _cohort(cohort: Cohort) -> kueue.CohortSpec:
+    return kueue.CohortSpec(
+        parent_name=cohort.parent, fair_sharing=_fair_sharing(cohort.fair_sharing)
+    )
 
 
 def _fair_sharing(spec: FairSharing | None) -> kueue.FairSharing | None:
     return kueue.FairSharing(weight=spec.weight) if spec else None
 
 
-def _cluster_queues(fleet: Fleet) -> Iterator[Built]:
-    for name, queue in fleet.spec.queueing.cluster_queues.items():
-        spec = _cluster_queue_spec(fleet, name, queue)
-        yield (
-            "clusterQueues",
-            name,
-            kueue.ClusterQueue(
-                api_version=fleet.kueue_api, metadata=metadata("ClusterQueue", name), spec=spec
-            ),
-        )
-
-
-def _cluster_queue_spec(
-    fleet: Fleet, name: str, queue: ClusterQueueInventory
-) -> kueue.ClusterQueueSpec:
+def _cluster_queue(fleet: Fleet, name: str, queue: ClusterQueue) -> kueue.ClusterQueueSpec:
     cohort_key = "cohort" if fleet.kueue_api.endswith("v1beta1") else "cohort_name"
     cohort: dict[str, Any] = {cohort_key: queue.cohort}
     preemption, borrowing = queue.preemption, queue.preemption.borrow_within_cohort
@@ -176,7 +154,7 @@ def _cluster_queue_spec(
     )
 
 
-def _resource_group(fleet: Fleet, queue: ClusterQueueInventory) -> kueue.ResourceGroup:
+def _resource_group(fleet: Fleet, queue: ClusterQueue) -> kueue.ResourceGroup:
     covered = covered_resources(fleet, queue)
     flavors = []
     for flavor, quotas in queue.flavors.items():
@@ -196,7 +174,7 @@ def _resource_group(fleet: Fleet, queue: ClusterQueueInventory) -> kueue.Resourc
     return kueue.ResourceGroup(covered_resources=covered, flavors=flavors)
 
 
-def _namespace_selector(fleet: Fleet, name: str, queue: ClusterQueueInventory) -> LabelSelector:
+def _namespace_selector(fleet: Fleet, name: str, queue: ClusterQueue) -> LabelSelector:
     """Given, or exactly the namespaces that have a local queue for it.
 
     Left out it would match nothing (kueue pkg/cache/scheduler/clusterqueue.go), so it never is.
@@ -223,17 +201,5 @@ def _namespace_selector(fleet: Fleet, name: str, queue: ClusterQueueInventory) -
     return LabelSelector(match_expressions=[expression])
 
 
-def _local_queues(fleet: Fleet) -> Iterator[Built]:
-    for name, queue in fleet.spec.queueing.local_queues.items():
-        for namespace in queue.namespaces:
-            yield (
-                "localQueues",
-                name,
-                kueue.LocalQueue(
-                    api_version=fleet.kueue_api,
-                    metadata=metadata("LocalQueue", name, namespace),
-                    spec=kueue.LocalQueueSpec(
-                        cluster_queue=queue.cluster_queue, stop_policy=queue.stop_policy
-                    ),
-                ),
-            )
+def _local_queue(queue: LocalQueue) -> kueue.LocalQueueSpec:
+    return kueue.LocalQueueSpec(cluster_queue=queue.cluster_queue, stop_policy=queue.stop_policy)

@@ -12,6 +12,7 @@ from generator.cli.terminal import print_findings
 from generator.findings import Severity
 from generator.importing.options import Options, parse_node_pool, parsed_pairs
 from generator.importing.run import Import, import_manifests
+from generator.spelling import plural
 from schemas.names import dns_label_problem
 
 HELP = "bring existing YAML into the inventory"
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     print_findings(result.findings)
     if result.incomplete:
         count = sum(f.severity is Severity.ERROR for f in result.findings)
-        print(f"{count} error{'s' * (count != 1)}; nothing was written", file=sys.stderr)
+        print(f"{plural(count, 'error')}; nothing was written", file=sys.stderr)
         return 1
     if arguments.dry_run:
         for path, text in result.files.items():
@@ -164,11 +165,11 @@ def _write(result: Import, output: Path, shown: Path) -> bool:
 
 def _report(result: Import, cluster: str) -> int:
     errors = sum(f.severity is Severity.ERROR for f in result.findings)
-    print(f"{cluster}: {result.objects} objects imported")
+    print(f"{cluster}: {plural(result.objects, 'object')} imported")
     if errors:
         print(
-            f"stowplan compile will refuse {cluster} until {errors} error"
-            f"{'s are' if errors != 1 else ' is'} mended (see above)",
+            f"stowplan compile will refuse {cluster} until "
+            f"{plural(errors, 'error is', 'errors are')} mended (see above)",
             file=sys.stderr,
         )
         return 1

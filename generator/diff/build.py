@@ -17,6 +17,7 @@ from generator.diff.impact import field_impact, whole_impact
 from generator.diff.match import Pair, match
 from generator.diff.model import (
     MISSING,
+    QUIET,
     Change,
     FieldChange,
     Impact,
@@ -207,7 +208,9 @@ class _Builder:
             for change in self._compare(pair.old, pair.new)
             if pair.verb is Verb.CHANGE or plain_path(change.path) not in _OWN_NAME
         ]
-        fields = [_follow(change, renames.get(shown.resource.cluster, {})) for change in fields]
+        fields = [
+            _follow(change, pair.verb, renames.get(shown.resource.cluster, {})) for change in fields
+        ]
         impact = gravest([whole, *(change.impact for change in fields)])
         whys = dict.fromkeys([why] if why and whole is impact else [])
         whys.update(dict.fromkeys(f.why for f in fields if f.impact is impact and not f.follows))
@@ -309,10 +312,14 @@ def _renames(pairs: list[Pair]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _follow(change: FieldChange, renames: dict[str, str]) -> FieldChange:
-    """Mark a field that only carries a new name along, unless a rule gives that a weight."""
+def _follow(change: FieldChange, verb: Verb, renames: dict[str, str]) -> FieldChange:
+    """Mark a field that only carries a new name along, unless a rule gives that a weight.
+
+    What is recreated carries new names as a matter of course; in place, a new name in a field has
+    an effect of its own.
+    """
     old, new = change.old, change.new
-    if change.impact is Impact.DATA_LOSS:
+    if change.impact is Impact.DATA_LOSS or (verb is Verb.CHANGE and change.impact not in QUIET):
         return change
     if not renames or not isinstance(old, str) or not isinstance(new, str):
         return change

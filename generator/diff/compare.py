@@ -161,7 +161,8 @@ class _Comparison:
         for i, j in _align(before, after, *names):
             was = MISSING if i is None else old[i]
             now = MISSING if j is None else new[j]
-            here = (*path, Item(_place_name(i, j, *names), i, j))
+            plain = not isinstance(was if now is MISSING else now, dict | list)
+            here = (*path, Item(_place_name(i, j, *names, plain=plain), i, j))
             if i is not None and j is not None:
                 self.values(was, now, here, len(here))
             else:
@@ -213,6 +214,8 @@ def _option(value: Any) -> str:
     """Return the name in ``name=value``, ``name:value`` or ``a:b:value``; else the whole."""
     if not isinstance(value, str):
         return fingerprint(value)
+    if "://" in value.partition("=")[0]:
+        return value
     name, equals, _ = value.partition("=")
     if equals and " " not in name and "\n" not in name:
         return name
@@ -236,15 +239,20 @@ def _entry_names(values: list[Any]) -> list[str]:
     return names
 
 
-def _place_name(i: int | None, j: int | None, old: list[str], new: list[str]) -> str:
-    """Name a place in a sequence: by the entry's name where both sides have it once, else by
-    number."""
+def _place_name(
+    i: int | None, j: int | None, old: list[str], new: list[str], *, plain: bool
+) -> str:
+    """Name a place in a sequence: by the entry's name where it is plain and no side has the name
+    twice, else by number."""
     was = old[i] if i is not None else None
     now = new[j] if j is not None else None
     name = now if now is not None else was
     single = name is not None and old.count(name) <= 1 and new.count(name) <= 1
     if single and i is not None and j is not None and was == now:
         return str(name)
+    if single and plain and (i is None or j is None):
+        flag = str(name).removesuffix(" itself")
+        return str(name) if flag in (*old, *new) else flag
     return str(j if j is not None else i)
 
 

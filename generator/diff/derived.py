@@ -281,12 +281,13 @@ def _job_size(body: Any) -> tuple[int, int] | None:
             wanted = wanted or mapping(container, "resources", "requests")
             for name, amount in wanted.items():
                 if name in ("google.com/tpu", "nvidia.com/gpu"):
-                    chips += count * int(_quantity(amount) or 0)
+                    chips += count * max(int(_quantity(amount) or 0), 0)
     return (pods, chips) if pods else None
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    """A count; nothing for what is none."""
+    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _priority_class(

@@ -59,9 +59,16 @@ def _same_key(change: Change) -> tuple[Any, ...]:
     if change.verb in (Verb.ADD, Verb.DELETE):
         return (*head, part.namespace, name_stem(part.name))
     fields = tuple(_field_key(field) for field in change.fields if not field.follows)
-    if change.verb is Verb.MOVE and change.previous is not None:
-        return (*head, part, change.previous, fields)
-    return (*head, fields)
+    return (*head, *_route(change), fields)
+
+
+def _route(change: Change) -> tuple[Any, ...]:
+    """From where to where something moved; the same way in another cluster is the same move."""
+    was, now = change.previous, change.resource
+    if change.verb is not Verb.MOVE or was is None:
+        return ()
+    ends = (was.namespace, was.name, now.namespace, now.name)
+    return ends if was.cluster == now.cluster else (*ends, was.cluster, now.cluster)
 
 
 def _field_key(field: FieldChange) -> tuple[str, str, str, str]:
@@ -96,16 +103,17 @@ def _shape(change: Change) -> tuple[Any, ...]:
 
 
 def value_variants(group: Group, path: Path) -> list[tuple[Any, Any, int]]:
-    """Return the pairs of old and new value that a field has in a group, most frequent first."""
+    """Return the pairs of old and new value that a field has in a group, most frequent first; none
+    where all members have the same."""
     name = show_path(path)
     counts: dict[tuple[str, str], list[Any]] = {}
-    for change in group.changes:
+    for change in group.changes if group.varies else ():
         for field in change.fields:
             if show_path(field.path) == name:
                 key = (value_key(field.old), value_key(field.new))
-                counts.setdefault(key, [field.old, field.new, 0])[2] += 1
+                counts.setdefault(key, [*field.sides, 0])[2] += 1
     pairs = [(old, new, count) for old, new, count in counts.values()]
-    return sorted(pairs, key=lambda pair: -pair[2])
+    return sorted(pairs, key=lambda pair: -pair[2]) if len(pairs) > 1 else []
 
 
 def places(group: Group) -> list[tuple[str, list[Resource]]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from generator.diff.conditions import dig
-from generator.diff.model import MISSING, Change, Impact, Verb, plain_path
+from generator.diff.model import IMPACT_RANK, MISSING, Change, Impact, Verb, gravest, plain_path
 from generator.diff.visible import visible
 
 SHOWN = 3
@@ -22,8 +23,10 @@ def headlines(
         changes: all changes, in the order in which they are shown.
         lone_clusters: clusters that came or went as a whole.
     """
-    every = list(changes)
-    lines: list[tuple[Impact, str]] = []
+    found = list(changes)
+    gone = {name for name, verb in lone_clusters.items() if verb is Verb.DELETE}
+    every = [change for change in found if change.resource.cluster not in gone]
+    lines = _left_clusters([change for change in found if change.resource.cluster in gone])
     for impact, sentence in (
         (Impact.BLOCKED, _blocked),
         (Impact.DATA_LOSS, _data_loss),
@@ -40,7 +43,10 @@ def headlines(
         if members:
             lines.append((impact, sentence(members)))
     lines += [(Impact.LIVE, text) for text in _exceeded(every)]
-    notes = [*_clusters(lone_clusters), *_old_drivers(every), *_waivers(every)]
+    lines.sort(key=lambda line: IMPACT_RANK[line[0]])
+    notes = [
+        *_new_clusters(lone_clusters), *_old_drivers(every), *_bootstraps(every), *_waivers(every),
+    ]  # fmt: skip
     return tuple(lines + [(Impact.NONE, visible(text)) for text in notes])
 
 
@@ -116,19 +122,14 @@ def _titles(changes: list[Change]) -> str:
     """``Namespace a, b and 2 more``: the kind once per kind."""
     kinds: dict[str, list[str]] = {}
     for change in changes:
-        kinds.setdefault(change.resource.kind, []).append(change.resource.full_name)
+        moved = change.previous if change.verb is Verb.MOVE else None
+        goes = moved or change.resource
+        kinds.setdefault(goes.kind, []).append(goes.full_name)
     return "; ".join(f"{kind} {_some(names)}" for kind, names in kinds.items())
 
 
 def _ram_disks(changes: list[Change]) -> str:
-    pools = {
-        (change.resource.cluster, name): (nodes, chips)
-        for change in changes
-        for name, nodes, chips in change.pools
-    }
-    nodes = sum(count for count, _ in pools.values())
-    chips = sum(count for _, count in pools.values())
-    size = f" on {_count(nodes, 'node')} ({_count(chips, 'chip')})" if nodes else ""
+    size = _nodes_of(changes)
     how = "is" if len(changes) == 1 else "are"
     verbs = {"deleted" if change.verb is Verb.DELETE else "replaced" for change in changes}
     names = _some(change.resource.name for change in changes)
@@ -136,6 +137,18 @@ def _ram_disks(changes: list[Change]) -> str:
         f"RAM disks{size}{_where(changes)} will be emptied: CheckpointConfiguration {names} "
         f"{how} {' or '.join(sorted(verbs))}. Restores read the backup."
     )
+
+
+def _nodes_of(changes: list[Change]) -> str:
+    """`` on 64 nodes (256 chips)``, each node pool once; empty where nothing says."""
+    pools = {
+        (change.resource.cluster, name): (nodes, chips)
+        for change in changes
+        for name, nodes, chips in change.pools
+    }
+    nodes = sum(count for count, _ in pools.values())
+    chips = sum(count for _, count in pools.values())
+    return f" on {_count(nodes, 'node')} ({_count(chips, 'chip')})" if nodes else ""
 
 
 def _restarts(changes: list[Change]) -> str:
@@ -160,20 +173,55 @@ def _unknown(changes: list[Change]) -> str:
     return f"No rule says what {_count(len(changes), 'change')} would do; read them: {names}."
 
 
-def _clusters(lone: Mapping[str, Verb]) -> list[str]:
-    """Clusters that join or leave the tree."""
+def _new_clusters(lone: Mapping[str, Verb]) -> list[str]:
+    """Clusters that join the tree."""
     new = sorted(name for name, verb in lone.items() if verb is Verb.ADD)
-    gone = sorted(name for name, verb in lone.items() if verb is Verb.DELETE)
-    lines = []
-    if new:
-        lines.append(f"{_count(len(new), 'cluster')} joined the tree: {_some(new)}.")
-    if gone:
-        lines.append(
-            f"{_count(len(gone), 'cluster')} left the tree: {_some(gone)}. What runs there goes "
-            "only if its Application is deleted too, which an ApplicationSet with applicationsSync "
-            "create-update does not do."
+    return [f"{_count(len(new), 'cluster')} joined the tree: {_some(new)}."] if new else []
+
+
+def _left_clusters(changes: list[Change]) -> list[tuple[Impact, str]]:
+    """Clusters that leave the tree, with what goes if their Applications are deleted."""
+    if not changes:
+        return []
+    gone = sorted({change.resource.cluster for change in changes})
+    kinds = Counter(change.resource.kind for change in changes)
+    disks = [change for change in changes if change.resource.kind == "CheckpointConfiguration"]
+    goes = [
+        text
+        for text, there in (
+            (f"stops {_count(kinds['JobSet'], 'job')}", kinds["JobSet"]),
+            (f"empties the RAM disks{_nodes_of(disks)}", disks),
+            (
+                f"removes {_count(kinds['Namespace'], 'namespace')} and their contents",
+                kinds["Namespace"],
+            ),
         )
-    return lines
+        if there
+    ]
+    text = (
+        f"{_count(len(gone), 'cluster')} left the tree: {_some(gone)}. What runs there goes only "
+        "if its Application is deleted too, which an ApplicationSet with applicationsSync "
+        "create-update does not do."
+    )
+    text += f" Deleting it {', '.join(goes)}." if goes else ""
+    return [(gravest([change.impact for change in changes]), visible(text))]
+
+
+def _bootstraps(changes: list[Change]) -> list[str]:
+    """Changed commands and Terraform, which nobody runs but a person."""
+    clusters = sorted(
+        {
+            change.resource.cluster
+            for change in changes
+            if (change.new_file or change.old_file).split("/")[1:2] == ["bootstrap"]
+        }
+    )
+    if not clusters:
+        return []
+    return [
+        f"bootstrap/ of {_some(clusters)} changed: the merge applies the manifests, not this; "
+        "somebody has to run it."
+    ]
 
 
 def _old_drivers(changes: list[Change]) -> list[str]:

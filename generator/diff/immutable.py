@@ -98,7 +98,7 @@ ROWS: tuple[Row, ...] = (
         "JobSet",
         "metadata labels kueue.x-k8s.io/queue-name",
         "Kueue webhook: the queue label is immutable while the JobSet is not suspended",
-        _NEW_RUN,
+        "give the run a new name (run: of the workload), or wait until the job is over",
         _JOB_LABELS,
     ),
     Row(

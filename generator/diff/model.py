@@ -67,6 +67,10 @@ MEANING = {
 }
 
 
+QUIET = (Impact.COSMETIC, Impact.NONE)
+"""Classes of which nothing in a cluster takes notice."""
+
+
 def gravest(impacts: list[Impact]) -> Impact:
     """Return the gravest of the given classes, ``none`` for an empty list."""
     return min(impacts, key=IMPACT_RANK.__getitem__, default=Impact.NONE)
@@ -210,6 +214,17 @@ class FieldChange:
     source: str = ""
     immutable: ImmutableRule | None = None
     follows: bool = False
+
+    @property
+    def sides(self) -> tuple[Any, Any]:
+        """Old and new for people: of ``steps=300`` under ``args[steps]`` only the ``300``."""
+        last = self.path[-1] if self.path else ""
+        if self.op != "change" or not isinstance(last, Item):
+            return self.old, self.new
+        name = f"{last.key}="
+        if any(not isinstance(v, str) or not v.startswith(name) for v in (self.old, self.new)):
+            return self.old, self.new
+        return self.old.removeprefix(name), self.new.removeprefix(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,21 @@ def correct(source: Source, log: Log) -> None:
         correction(source, log)
 
 
+def name_generated(source: Source, log: Log) -> None:
+    """Name what asks for a new name at each creation: Git and Argo CD apply, they never create."""
+    stem = source.metadata.get("generateName")
+    if source.name or not isinstance(stem, str) or not stem.rstrip("-."):
+        return
+    del source.metadata["generateName"]
+    source.metadata["name"] = stem.rstrip("-.")
+    log.corrected(
+        source,
+        f"generateName {stem} makes another object with every kubectl create; Git holds one",
+        f"named {source.name}",
+        ("metadata", "generateName"),
+    )
+
+
 def _cluster_scoped(source: Source, log: Log) -> None:
     if source.namespace:
         log.corrected(

@@ -66,12 +66,15 @@ def draft(
             pools.add(name, spec)
     work_out(pools, sources, options, log)
     ladder = priorities(sources, options, log)
-    queues = queueing(sources, pools, log)
+    queues = queueing(sources, mapping(inherited.get("queueing")), pools, log)
     disks = checkpointing(sources, pools, options, log)
+    rungs = {**mapping(inherited.get("priorities")), **ladder}
+    usual = (name for name, rung in rungs.items() if mapping(rung).get("globalDefault"))
     around = Surroundings(
         pools,
         mapping(queues.get("localQueues")),
-        frozenset({*ladder, *mapping(inherited.get("priorities"))}),
+        frozenset(rungs),
+        next(usual, ""),
         {name: entry["nodePool"] for name, entry in disks.items()},
         {name: entry["backup"] for name, entry in disks.items()},
     )

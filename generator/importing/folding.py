@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from generator.findings import Finding, Severity
+from generator.spelling import plural
 
 FOLD_FROM = 4
 """So many notes of one text are shown as one."""
@@ -28,7 +29,7 @@ def folded(findings: list[Finding]) -> list[Finding]:
         if len(positions) < FOLD_FROM:
             continue
         first, *rest = positions
-        message = f"{findings[first].message} (and the same of {len(rest)} more objects)"
+        message = f"{findings[first].message} (and the same of {plural(len(rest), 'more object')})"
         shown[first] = replace(findings[first], message=message)
         hidden.update(rest)
     return [finding for position, finding in enumerate(shown) if position not in hidden]

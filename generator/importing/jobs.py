@@ -17,6 +17,7 @@ from generator.importing.pods import (
     settings,
 )
 from generator.importing.pools import Pools, main_container, node_labels, pod_spec
+from generator.importing.queues import ADD_QUEUES
 from generator.importing.sources import Log, Source, by_kind, entries, mapping, texts
 from generator.jobs import DEFAULT_JOB_NAMES
 from schemas.catalog import MACHINE_LABEL, NODE_POOL_LABEL
@@ -45,6 +46,7 @@ class Surroundings:
         pools: node pools.
         local_queues: the ``localQueues`` section.
         priorities: the names of priority classes.
+        usual_priority: the class that pods get which name none (globalDefault), empty without one.
         configurations: checkpointing configuration → node pool.
         backups: checkpointing configuration → its ``backup``.
     """
@@ -52,6 +54,7 @@ class Surroundings:
     pools: Pools
     local_queues: dict[str, Any]
     priorities: frozenset[str]
+    usual_priority: str
     configurations: dict[str, str]
     backups: dict[str, dict[str, Any]]
 
@@ -133,11 +136,10 @@ def _workload(
             log.renamed(source, f"volume {old} is called {new} by compile")
     pools = [_pool_of(job, around) for job in jobs]
     noted = source.annotations.get(f"{_OWN}framework")
-    readings = [
-        PodReading.of(job, pool, str(noted) if noted else None)
-        for job, pool in zip(jobs, pools, strict=True)
-    ]
-    framework = readings[0].framework if len(jobs) == 1 else str(noted or "custom")
+    # Several jobs have one framework, after which compile names the containers of all.
+    given = str(noted) if noted else "custom" if len(jobs) > 1 else None
+    readings = [PodReading.of(job, pool, given) for job, pool in zip(jobs, pools, strict=True)]
+    framework = readings[0].framework
     entry: dict[str, Any] = {"framework": framework}
     if source.namespace != "default":
         entry["namespace"] = source.namespace
@@ -265,7 +267,7 @@ def _queue(source: Source, pod: dict[str, Any], around: Surroundings, log: Log) 
         else:
             log.missing(
                 f"LocalQueue {source.namespace}/{queue} is in none of the files",
-                "add them: kubectl get localqueues,clusterqueues,resourceflavors -A -o yaml",
+                ADD_QUEUES,
                 source,
                 ("metadata", "labels", QUEUE_LABEL),
             )
@@ -285,6 +287,15 @@ def _queue(source: Source, pod: dict[str, Any], around: Surroundings, log: Log) 
         entry["priority"] = str(waiting)
     elif pods and waiting:
         entry |= {"priorityClass": str(pods), "workloadPriorityClass": str(waiting)}
+    elif queue is not None and around.usual_priority:
+        entry["priority"] = around.usual_priority
+        log.derived(f"priority {around.usual_priority}: the cluster's globalDefault", "", source)
+    elif queue is not None and around.priorities:
+        log.missing(
+            "it has a queue but no priority, so it is the first to go",
+            f"write priorityClassName in its pods: {', '.join(sorted(around.priorities)[:5])}",
+            source,
+        )
     return entry
 
 

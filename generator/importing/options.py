@@ -13,6 +13,15 @@ from schemas.inventory.base import placeholder_in
 _POOL = re.compile(
     r"(?P<name>[^=]+)=(?P<machine>[^:]+)(?::(?P<topology>\d+x\d+(?:x\d+)?))?:(?P<count>[1-9]\d*)"
 )
+_VARIABLE = re.compile(r"(?<!\$)\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
+_FREE_TEXT = frozenset({"command", "args", "annotations", "data", "description"})
+_COUNTS = frozenset(
+    "replicas parallelism completions backoffLimit maxRestarts ttlSecondsAfterFinished "
+    "terminationGracePeriodSeconds".split()
+)
+"""Keys whose value is a whole number, so that a variable in their place stands for one."""
+_MAX_PLACEHOLDERS = 64
+"""Of one text; a value that holds its own placeholder does not go on for ever."""
 
 
 @dataclass(frozen=True)
@@ -66,26 +75,65 @@ def parse_node_pool(text: str) -> tuple[str, dict[str, Any]]:
     return match["name"], pool
 
 
-def fill_placeholders(source: Source, values: dict[str, str], log: Log) -> None:
-    """Put the given values where the documents have placeholders; name those that are left."""
+def fill_placeholders(source: Source, values: dict[str, str], log: Log) -> bool:
+    """Put the given values where documents have placeholders and recipes have variables.
+
+    Returns:
+        Whether none is left; those that are left are named.
+    """
+    whole, filled = True, False
+    left: dict[str, ValuePath] = {}
     for holder, key, path in _strings(source.body, ()):
         text = holder[key]
-        for _ in range(8):
-            found = placeholder_in(text)
+        for _ in range(_MAX_PLACEHOLDERS):
+            found = _unfilled(text, path, values)
             if found is None:
                 break
-            word = found.strip("<>")
+            word, what = found.strip("<>${}"), "a placeholder of the documents"
+            if found.startswith("$"):
+                what = "a variable that a script fills in (envsubst)"
             value = values.get(word, values.get(word.replace(" ", "_")))
             if value is None:
                 log.missing(
-                    f"{found} is a placeholder of the documents",
-                    f"add --set {word.replace(' ', '_')}=VALUE",
-                    source,
-                    path,
+                    f"{found} is {what}", f"add --set {word.replace(' ', '_')}=VALUE", source, path
                 )
+                whole = False
                 break
+            number = text == found and key in _COUNTS and value.isdigit()
             text = text.replace(found, value)
-        holder[key] = text
+            if number:
+                holder[key] = int(text)
+                break
+            holder[key] = text
+            filled = filled or found.startswith("$")
+        for match in _VARIABLE.finditer(text):
+            left.setdefault(match[0], path)
+    if filled and whole and left:
+        log.derived(
+            f"{', '.join(left)}: left to the shell in the container",
+            "add --set NAME=VALUE for each that a script was to fill in",
+            source,
+            next(iter(left.values())),
+        )
+    return whole
+
+
+def _unfilled(text: str, path: ValuePath, values: dict[str, str]) -> str | None:
+    """The first placeholder or variable of a text that is to be filled in.
+
+    What a shell in the container fills in stays as it is, unless a value was given for it.
+    """
+    found = placeholder_in(text)
+    if found is not None:
+        return found
+    for match in _VARIABLE.finditer(text):
+        if match["name"] in values or not _read_by_a_shell(path):
+            return match[0]
+    return None
+
+
+def _read_by_a_shell(path: ValuePath) -> bool:
+    return any(key in _FREE_TEXT for key in path) or path[-1] == "value"
 
 
 def _strings(value: Any, path: ValuePath) -> Iterator[tuple[Any, Any, ValuePath]]:

@@ -225,7 +225,9 @@ def _volumes(reading: PodReading, checkpointed: bool) -> dict[str, Any]:
         taken.add(SHARED_MEMORY)
     if rest := [v for v in volumes if v.get("name") not in taken]:
         entry["volumes"] = rest
-    if rest := [m for m in mounts if m.get("name") not in taken]:
+    # Volumes of JobSet's volumeClaimPolicies are not the pod's: their mounts go into the overlay.
+    known = {v.get("name") for v in volumes} - taken
+    if rest := [m for m in mounts if m.get("name") in known]:
         entry["volumeMounts"] = rest
     return entry
 

@@ -217,9 +217,10 @@ def work_out(pools: Pools, sources: list[Source], options: Options, log: Log) ->
         if accelerator[0] == "tpu" and topology is None:
             if demand.source.kind == "JobSet":
                 log.missing(
-                    f"a TPU pod without {TOPOLOGY_LABEL} never lands on a slice; which is meant "
-                    "is not to be known",
-                    "add it to the manifest's nodeSelector",
+                    f"its nodeSelector has no {TOPOLOGY_LABEL}, so which slices it runs on is not "
+                    "to be known",
+                    "add it; slices that are cut to size while a job runs (dynamic slicing) have "
+                    "no place in the inventory",
                     demand.source,
                     ("spec", "replicatedJobs"),
                 )

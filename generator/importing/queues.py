@@ -13,8 +13,22 @@ from generator.importing.sources import Log, Source, by_kind, entries, mapping, 
 CPU_RESOURCES = ("cpu", "memory")
 
 
-def queueing(sources: list[Source], pools: Pools, log: Log) -> dict[str, Any]:
-    """The section, empty parts left out."""
+ADD_QUEUES = "add them: kubectl get localqueues,clusterqueues,resourceflavors -A -o yaml"
+"""How to get at queues that objects name and no file has."""
+
+
+def queueing(
+    sources: list[Source], inherited: dict[str, Any], pools: Pools, log: Log
+) -> dict[str, Any]:
+    """The section, empty parts left out; what is named and nowhere to be found is missing.
+
+    Args:
+        sources: the objects.
+        inherited: the ``queueing`` section that the target's classes give already.
+        pools: node pools.
+        log: takes what is said.
+    """
+    _find_references(sources, inherited, log)
     local_queues, elsewhere = _local_queues(sources, log)
     section = {
         "topologies": {
@@ -32,6 +46,28 @@ def queueing(sources: list[Source], pools: Pools, log: Log) -> dict[str, Any]:
         "namespaces": _namespaces(sources, elsewhere),
     }
     return {key: value for key, value in section.items() if value}
+
+
+def _find_references(sources: list[Source], inherited: dict[str, Any], log: Log) -> None:
+    queues = {s.name for s in by_kind(sources, "ClusterQueue")}
+    queues |= set(mapping(inherited.get("clusterQueues")))
+    flavors = {s.name for s in by_kind(sources, "ResourceFlavor")}
+    flavors |= set(mapping(inherited.get("flavors")))
+    for source in by_kind(sources, "LocalQueue"):
+        name = source.spec.get("clusterQueue")
+        if name not in queues:
+            text = f"ClusterQueue {name} is in none of the files"
+            log.missing(text, ADD_QUEUES, source, ("spec", "clusterQueue"))
+    for source in by_kind(sources, "ClusterQueue"):
+        groups = entries(source.spec.get("resourceGroups"))
+        named = [f.get("name") for group in groups for f in entries(group.get("flavors"))]
+        if not named:
+            text = "it has no quotas (resourceGroups), so it admits nothing"
+            log.missing(text, "write its quotas, or leave the queue out", source, ("spec",))
+        for name in dict.fromkeys(named):
+            if name not in flavors:
+                text = f"ResourceFlavor {name} is in none of the files"
+                log.missing(text, ADD_QUEUES, source, ("spec", "resourceGroups"))
 
 
 def plain_amount(value: Any) -> str | int:

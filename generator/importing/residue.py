@@ -121,7 +121,7 @@ def _mapping(
 def _value(kind: str, source: Any, built: Any, path: Path, residue: Residue) -> None:
     if isinstance(source, dict) and isinstance(built, dict):
         if path and path[-1] == "resources":
-            built = _drop_defaulted_requests(source, built)
+            source = _with_defaulted_requests(source, built)
         if path and path[-1] in ATOMIC:
             # Half of one and half of another could be a combination that is refused.
             if _canonical(source, path) != _canonical(built, path):
@@ -172,17 +172,15 @@ def _list_key(source: Any, built: Any) -> str | None:
     return None
 
 
-def _drop_defaulted_requests(source: dict[str, Any], built: dict[str, Any]) -> dict[str, Any]:
-    """A request that is not stated is the limit (kubernetes pkg/apis/core/v1/defaults.go)."""
-    limits = source.get("limits") or {}
-    stated = source.get("requests") or {}
-    requests = {
-        key: value
-        for key, value in (built.get("requests") or {}).items()
-        if key in stated
-        or _canonical(limits.get(key), ("limits", key)) != _canonical(value, ("limits", key))
-    }
-    return {**built, "requests": requests}
+def _with_defaulted_requests(source: dict[str, Any], built: dict[str, Any]) -> dict[str, Any]:
+    """A request that is not stated is the limit (kubernetes pkg/apis/core/v1/defaults.go).
+
+    Written out where compile writes one, so that a limit of the source never meets a request of
+    compile's.
+    """
+    limits, made = source.get("limits") or {}, built.get("requests") or {}
+    implied = {key: value for key, value in limits.items() if key in made}
+    return {**source, "requests": {**implied, **(source.get("requests") or {})}}
 
 
 def _entries(

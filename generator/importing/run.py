@@ -12,7 +12,7 @@ from typing import Any
 
 from generator.findings import Finding, Severity
 from generator.importing.cleaning import clean, kept
-from generator.importing.corrections import correct
+from generator.importing.corrections import correct, name_generated
 from generator.importing.draft import cluster, draft, option_of
 from generator.importing.folding import folded
 from generator.importing.options import Options, fill_placeholders
@@ -24,8 +24,10 @@ from generator.importing.sources import Log, Reading, Source, mapping, read
 from generator.importing.target_text import target_text
 from generator.importing.trial import Trial, attempt, inherited
 from generator.manifest import Manifest
+from generator.spelling import plural
 
 _SHOWN_ADDITIONS = 12
+_CONTAINERS = (("containers",), ("initContainers",))
 _AFTER_RENAME = {
     "CheckpointConfiguration": "delete the old one before the new one is applied: two drivers on "
     "one node conflict",
@@ -118,6 +120,7 @@ def _prepared(reading: Reading, options: Options, log: Log) -> tuple[list[Source
     for source in reading.sources:
         if not kept(source, log):
             continue
+        name_generated(source, log)
         if not source.kind or not source.name or not source.body.get("apiVersion"):
             log.missing(
                 "an object without apiVersion, kind or name",
@@ -127,9 +130,10 @@ def _prepared(reading: Reading, options: Options, log: Log) -> tuple[list[Source
             whole = False
             continue
         clean(source, log)
-        fill_placeholders(source, options.placeholders, log)
+        filled = fill_placeholders(source, options.placeholders, log)
         correct(source, log)
-        whole = readable(source, versions, log) and whole
+        # What stands in for a quantity or a count cannot be judged as one.
+        whole = filled and readable(source, versions, log) and whole
         first = prepared.setdefault(source.identity, source)
         if first is not source:
             _repeated(first, source, log)
@@ -150,8 +154,8 @@ def _head(paths: Sequence[str], reading: Reading, inventory: Path) -> list[str]:
     lines = []
     if (inventory.parent / "inventory.schema.json").is_file():
         lines.append("yaml-language-server: $schema=../../inventory.schema.json")
-    count = len(reading.sources)
-    return [*lines, f"Imported by stowplan import from {listed} ({count} objects)."]
+    count = plural(len(reading.sources), "object")
+    return [*lines, f"Imported by stowplan import from {listed} ({count})."]
 
 
 def _tried(
@@ -352,7 +356,8 @@ def _source_path(path: ValuePath, source: Source) -> tuple[str | int, ...]:
 
 
 def _verify(sources: list[Source], manifests: list[Manifest], log: Log) -> None:
-    """Nothing that a source states is lost in what compile makes; else nothing is written."""
+    """Nothing that a source states is lost in what compile makes, and no pod gets a container more;
+    else nothing is written."""
     for source in sources:
         built = _match(source, manifests)
         if built is None:
@@ -368,7 +373,9 @@ def _verify(sources: list[Source], manifests: list[Manifest], log: Log) -> None:
                 f"compile calls it {built.name}, so in a cluster it is a new object",
                 _AFTER_RENAME.get(source.kind, ""),
             )
-        for path, _ in compare(source.kind, source.body, built.body).patches:
+        residue = compare(source.kind, source.body, built.body)
+        more = [path for path, _ in residue.added if path[-2:-1] in _CONTAINERS]
+        for path in [*(path for path, _ in residue.patches), *more]:
             log.missing(
                 f"{shown(path)} does not come out of compile as it was read",
                 "please report this with the manifest",

@@ -138,8 +138,14 @@ class FailureRule(InventoryModel):
 
     name: str
     """Its name."""
-    action: Literal["FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"]
-    """What to do."""
+    action: Literal[
+        "FailJobSet",
+        "RestartJobSet",
+        "RestartJobSetAndIgnoreMaxRestarts",
+        "RestartJob",
+        "RestartJobAndIgnoreMaxRestarts",
+    ]
+    """What to do; restarting one job alone is an alpha feature of JobSet 0.12."""
     on_job_failure_reasons: tuple[
         Literal[
             "BackoffLimitExceeded",
@@ -160,8 +166,8 @@ class FailurePolicy(InventoryModel):
 
     max_restarts: int = Field(default=10, ge=0)
     """Restarts before the JobSet fails."""
-    restart_strategy: Literal["Recreate", "BlockingRecreate"] = "BlockingRecreate"
-    """Whether all pods are gone before new ones are made."""
+    restart_strategy: Literal["Recreate", "BlockingRecreate", "InPlaceRestart"] = "BlockingRecreate"
+    """Whether all pods are gone before new ones are made; in place is an alpha feature."""
     rules: tuple[FailureRule, ...] = Field(default=(), max_length=32, strict=False)
     """Exceptions, tried in order."""
 

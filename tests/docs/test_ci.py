@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -226,6 +227,19 @@ def test_actions_are_pinned_and_rights_are_least() -> None:
     assert all(re.search(r"@[0-9a-f]{40}$", use) for use in uses)
     assert workflow()["permissions"] == {}
     assert "pull_request_target" not in text
+
+
+ACTIONLINT = shutil.which("actionlint")
+
+
+@pytest.mark.skipif(ACTIONLINT is None, reason="actionlint is not installed")
+def test_actionlint_has_nothing_to_say() -> None:
+    assert ACTIONLINT is not None
+    done = subprocess.run(
+        [ACTIONLINT, ".github/workflows/stowplan.yml"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_no_step_builds_a_command_from_what_a_contributor_wrote() -> None:

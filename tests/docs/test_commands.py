@@ -182,6 +182,8 @@ def test_stowplan_is_only_called_in_blocks_that_run(page: str) -> None:
     for block in _BLOCK.finditer((REPOSITORY / page).read_text(encoding="utf-8")):
         if block["language"] in ("", "sh", "bash", "shell"):
             assert not re.search(r"^ *(?:\$ )?stowplan ", block["body"], re.M), block[0]
+    rest = _BLOCK.sub("", (REPOSITORY / page).read_text(encoding="utf-8"))
+    assert not re.search(r"^ {4,}(?:\$ |.*\| )?stowplan ", rest, re.M)
 
 
 def anchors(path: Path) -> set[str]:
@@ -207,3 +209,15 @@ def test_links_lead_somewhere(page: str) -> None:
         assert target.is_relative_to(REPOSITORY), f"{page}: {link} leaves the repository"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{page}: {link}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    text = (REPOSITORY / "docs/README.md").read_text(encoding="utf-8")
+    listed = {
+        (REPOSITORY / "docs" / link).resolve().relative_to(REPOSITORY).as_posix()
+        for link in _LINK.findall(text)
+    }
+    single_rules = re.compile(r"docs/rules/[A-Z]+\d+\.md")
+    assert {p for p in pages() if not single_rules.fullmatch(p)} - listed == {
+        "README.md", "docs/README.md",
+    }  # fmt: skip

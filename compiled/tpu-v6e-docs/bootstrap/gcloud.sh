@@ -70,7 +70,7 @@ if [[ -z "$cluster" ]]; then
     --machine-type=e2-standard-4 \
     --num-nodes=2 \
     --workload-pool=acme-training.svc.id.goog \
-    --addons=HighScaleCheckpointing,GcsFuseCsiDriver
+    --addons=HighScaleCheckpointing,GcsFuseCsiDriver,HorizontalPodAutoscaling,HttpLoadBalancing
 fi
 if [[ -n "$cluster" ]]; then
   found="$(cluster_fact workloadIdentityConfig.workloadPool)"

@@ -15,6 +15,9 @@ ADDON_FIELDS = {
     "GcsFuseCsiDriver": "addonsConfig.gcsFuseCsiDriverConfig.enabled",
 }
 """Add-on → field of ``gcloud container clusters describe``."""
+_USUAL_ADDONS = ("HorizontalPodAutoscaling", "HttpLoadBalancing")
+"""On by default, but ``--addons`` switches off what it does not name (``gcloud container clusters
+create --help``)."""
 _HIERARCHY = (
     "A hierarchical namespace makes renames of directories atomic, without which backups fail;",
     "it cannot be turned on later.",
@@ -116,7 +119,7 @@ def _cluster(script: Script, plan: Plan) -> None:
         "network": plan.network,
         "subnetwork": plan.subnetwork,
         "workload-pool": plan.workload_pool,
-        "addons": ",".join(plan.addons),
+        "addons": ",".join((*plan.addons, *_USUAL_ADDONS)) if plan.addons else "",
     }
     create = [f"--{option}={value}" for option, value in options.items() if value]
     script.when(

@@ -55,6 +55,18 @@ DELIVERY_ROWS = (
         Row("source.toolkit.fluxcd.io", ANY, path, Impact.LIVE, "Flux reads another source", _FLUX)
         for path in ("", "spec **")
     ),
+    *(
+        Row(
+            "kustomize.config.k8s.io",
+            ANY,
+            path,
+            Impact.NONE,
+            "run by a person; nothing follows by itself",
+            "stowplan bootstrap",
+            when="bootstrap",
+        )
+        for path in ("", "**")
+    ),
     Row(
         "kustomize.config.k8s.io",
         ANY,
@@ -73,7 +85,22 @@ DELIVERY_ROWS = (
     ),
     Row(*_KCC_ROLE, "", Impact.LIVE, "the role is granted where it is applied", _KCC, COMES),
     Row(*_KCC_ROLE, "", Impact.NONE, "abandoned: the role stays in the project", _KCC, GOES),
-    Row(*_KCC_ROLE, "spec **", Impact.BLOCKED, "updating spec is not allowed", _KCC),
+    Row(
+        *_KCC_ROLE,
+        "",
+        Impact.LIVE,
+        "another role is granted; the old one is abandoned and stays until somebody removes it",
+        _KCC,
+        IS_RECREATED,
+    ),
+    Row(
+        *_KCC_ROLE,
+        "spec **",
+        Impact.BLOCKED,
+        "updating spec is not allowed",
+        _KCC,
+        (Verb.CHANGE,),
+    ),
     Row(*_FACTS, "", Impact.NONE, "facts for people and checks; not for a cluster", _LOCAL),
     Row(*_FACTS, "**", Impact.NONE, "facts for people and checks; not for a cluster", _LOCAL),
     *(

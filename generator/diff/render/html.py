@@ -16,6 +16,7 @@ from generator.diff.model import (
     MEANING,
     MISSING,
     PAST,
+    QUIET,
     SIGNS,
     Change,
     FieldChange,
@@ -26,32 +27,16 @@ from generator.diff.model import (
     gravest,
     show_path,
 )
+from generator.diff.render import values
 from generator.diff.render.anchors import anchor
 from generator.diff.render.numbers import numbers_apart, numbers_beside
 from generator.diff.render.side_by_side import MAX_LINES, escaped, side_by_side
-from generator.diff.render.values import (
-    asides,
-    change_title,
-    following_text,
-    group_scope,
-    group_title,
-    impact_totals,
-    is_long_text,
-    line_diff,
-    one_line,
-    place_lines,
-    short_path,
-    shown_fields,
-    totals,
-)
 from generator.spelling import plural
 
 CONTEXT = 3
 """Unchanged lines around a change in the side-by-side view."""
 MAX_VALUE = 600
 """Characters of one value in the table of fields."""
-
-_QUIET = (Impact.COSMETIC, Impact.NONE)
 
 
 def render_html(report: Report) -> str:
@@ -65,7 +50,7 @@ def render_html(report: Report) -> str:
     numbers = {cluster: number for number, cluster in enumerate(clusters)}
     cards = "\n".join(_card(group, numbers) for group in report.groups)
     empty = "" if report.groups else '<p class="empty">The two trees mean the same.</p>'
-    title = f"{totals(report) or 'no differences'} · stowplan diff"
+    title = f"{values.totals(report) or 'no differences'} · stowplan diff"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -123,7 +108,7 @@ def _filters(report: Report) -> str:
     impacts = "".join(
         f'<label class="toggle"><input type="checkbox" data-impact="{impact.value}" checked>'
         f"{_badge(impact)}<span>{count:,}</span></label>"
-        for impact, count in impact_totals(report)
+        for impact, count in values.impact_totals(report)
     )
     kinds = sorted({change.resource.kind for change in report.changes})
     options = "".join(f'<option value="{escaped(kind)}">{escaped(kind)}</option>' for kind in kinds)
@@ -156,7 +141,7 @@ def _tree(report: Report, numbers: dict[str, int]) -> str:
     )
     return (
         '<nav aria-label="Clusters"><details open id="clusters"><summary>'
-        f"{plural(len(order), 'cluster')} with changes</summary>"
+        "changes by cluster</summary>"
         '<input id="cluster-find" type="search" placeholder="find a cluster" '
         'aria-label="find a cluster">'
         f"<ul>{items}</ul></details></nav>"
@@ -166,17 +151,18 @@ def _tree(report: Report, numbers: dict[str, int]) -> str:
 def _card(group: Group, numbers: dict[str, int]) -> str:
     first = group.first
     clusters = " ".join(str(numbers[cluster]) for cluster in group.clusters)
-    scope = group_scope(group) or (
+    scope = values.group_scope(group) or (
         "" if group.whole_cluster else f"{first.resource.cluster or '(top)'}"
     )
     file = first.new_file or first.old_file
+    title = escaped(values.group_title(group))
     others = "".join(f'<span id="{anchor(change)}"></span>' for change in group.changes[1:])
     parts = [
         f'<article class="card b-{group.impact.value}" id="{anchor(first)}" '
         f'data-impact="{group.impact.value}" data-kind="{escaped(first.resource.kind)}" '
         f'data-clusters="{clusters}">{others}',
         f'<h2><span class="sign v-{first.verb.value}" title="{PAST[first.verb]}">'
-        f'{SIGNS[first.verb]}</span> <span class="title">{escaped(group_title(group))}</span> '
+        f'{SIGNS[first.verb]}</span> <span class="title">{title}</span> '
         f'<a class="link" href="#{anchor(first)}" aria-label="link to this change">#</a>'
         f"{_badge(group.impact)}</h2>",
         f'<p class="scope">{escaped(scope)}'
@@ -194,10 +180,10 @@ def _card(group: Group, numbers: dict[str, int]) -> str:
 
 
 def _fields(group: Group) -> str:
-    fields, following = shown_fields(group.first)
+    fields, following = values.shown_fields(group.first)
     rows = "".join(_field_row(group, field) for field in fields)
     if following:
-        rows += f'<tr class="quiet"><td colspan="3">{following_text(following)}</td></tr>'
+        rows += f'<tr class="quiet"><td colspan="3">{values.following_text(following)}</td></tr>'
     if not rows:
         return ""
     return (
@@ -213,13 +199,12 @@ def _field_row(group: Group, field: FieldChange) -> str:
     if field.impact is not group.impact:
         notes.insert(0, _badge(field.impact))
     note = f'<tr class="note"><td colspan="3">{" · ".join(notes)}</td></tr>' if notes else ""
-    quiet = " class=quiet" if field.impact in _QUIET and group.impact not in _QUIET else ""
-    name = short_path(field.path) or "text"
+    quiet = " class=quiet" if field.impact in QUIET and group.impact not in QUIET else ""
+    name = values.short_path(field.path) or "text"
     path = f'<td><code title="{escaped(show_path(field.path))}">{escaped(name)}</code></td>'
-    if is_long_text(field):
+    if values.is_long_text(field):
         return f'<tr{quiet}>{path}<td colspan="2">{_text_diff(field)}</td></tr>{note}'
-    variants = value_variants(group, field.path) if group.varies else []
-    if len(variants) > 1:
+    if variants := value_variants(group, field.path):
         pairs = "".join(
             f"<tr><td>{_value(old, 'old')}</td><td>{_value(new, 'new')}</td>"
             f"<td>×{count:,}</td></tr>"
@@ -231,39 +216,40 @@ def _field_row(group: Group, field: FieldChange) -> str:
             f'<tr{quiet}>{path}<td colspan="2"><table class="variants">{pairs}{rest}</table></td>'
             f"</tr>{note}"
         )
+    old, new = field.sides
     label = '<span class="order">order</span> ' if field.op == "order" else ""
     return (
-        f'<tr{quiet}>{path}<td data-label="before">{label}{_value(field.old, "old")}</td>'
-        f'<td data-label="after">{label}{_value(field.new, "new")}</td></tr>{note}'
+        f'<tr{quiet}>{path}<td data-label="before">{label}{_value(old, "old")}</td>'
+        f'<td data-label="after">{label}{_value(new, "new")}</td></tr>{note}'
     )
 
 
 def _value(value: object, side: str) -> str:
     if value is MISSING:
         return '<span class="none">none</span>'
-    return f'<code class="{side}">{escaped(one_line(value, MAX_VALUE))}</code>'
+    return f'<code class="{side}">{escaped(values.one_line(value, MAX_VALUE))}</code>'
 
 
 def _text_diff(field: FieldChange) -> str:
     kinds = {"+": "new", "-": "old"}
     lines = "".join(
         f'<span class="l {kinds.get(line[0], "ctx")}">{escaped(line)}\n</span>'
-        for line in line_diff(field.old, field.new, CONTEXT)[:MAX_LINES]
+        for line in values.line_diff(field.old, field.new, CONTEXT)[:MAX_LINES]
     )
     return f'<pre class="lines">{lines}</pre>'
 
 
 def _notes(group: Group) -> str:
     first = group.first
-    fields, _ = shown_fields(first)
+    if group.whole_cluster:
+        inside = "".join(f"<li>{escaped(line)}</li>" for line in values.members_by_impact(group))
+        return f'<ul class="notes">{inside}</ul>'
+    fields, _ = values.shown_fields(first)
     lines = [f"<li>{escaped(text)}</li>" for text in numbers_apart(group, fields)]
     lines += [f"<li>{_badge(group.impact)} {escaped(why)}</li>" for why in first.why if why]
-    remedies = dict.fromkeys(
-        field.immutable.remedy
-        for field in fields
-        if field.immutable is not None and field.impact is Impact.BLOCKED
-    )
-    lines += [f'<li class="remedy">remedy: {escaped(remedy)}</li>' for remedy in remedies]
+    lines += [
+        f'<li class="remedy">remedy: {escaped(text)}</li>' for text in values.remedies(fields)
+    ]
     sources = dict.fromkeys(
         source
         for source in [first.source, *(f.source for f in fields if f.impact is group.impact)]
@@ -277,12 +263,10 @@ def _notes(group: Group) -> str:
 def _places(group: Group) -> str:
     if len(group.changes) == 1 or group.whole_cluster:
         return ""
-    lines = "".join(f"<li>{escaped(line)}</li>" for line in place_lines(group, 2_000))
-    shown = (
-        f"; shown: {escaped(change_title(group.first))} of {escaped(group.first.resource.cluster)}"
-        if group_title(group) != change_title(group.first)
-        else ""
-    )
+    lines = "".join(f"<li>{escaped(line)}</li>" for line in values.place_lines(group, 2_000))
+    title, cluster = values.change_title(group.first), group.first.resource.cluster
+    others = values.stands_for_others(group)
+    shown = f"; shown: {escaped(title)} of {escaped(cluster)}" if others else ""
     return (
         f'<details class="places"><summary>{plural(len(group.changes), "place")}{shown}</summary>'
         f"<ul>{lines}</ul></details>"
@@ -305,7 +289,7 @@ def _footer(report: Report) -> str:
     legend = "".join(
         f"<dt>{_badge(impact)}</dt><dd>{escaped(MEANING[impact])}</dd>" for impact in Impact
     )
-    notes = "".join(f"<li>{escaped(note)}</li>" for note in asides(report))
+    notes = "".join(f"<li>{escaped(note)}</li>" for note in values.asides(report))
     return (
         f"<footer>{f'<ul>{notes}</ul>' if notes else ''}"
         f"<details><summary>what the classes mean</summary><dl>{legend}</dl></details></footer>"

@@ -23,24 +23,10 @@ from generator.diff.model import (
     Report,
     show_path,
 )
+from generator.diff.render import values
 from generator.diff.render.anchors import anchor
 from generator.diff.render.numbers import numbers_apart, numbers_beside
 from generator.diff.render.text import transition
-from generator.diff.render.values import (
-    asides,
-    change_title,
-    following_text,
-    group_scope,
-    group_title,
-    impact_totals,
-    is_long_text,
-    line_diff,
-    one_line,
-    place_lines,
-    short_path,
-    shown_fields,
-    totals,
-)
 from generator.spelling import plural
 
 MARKER = "<!-- stowplan-diff:v1 -->"
@@ -79,6 +65,7 @@ class Level:
         rows: rows of the table.
         headlines: sentences on top.
         note: what was left out, empty for nothing.
+        fill: write as many blocks as the budget has room for, gravest first.
     """
 
     fields: int
@@ -88,6 +75,7 @@ class Level:
     rows: int
     headlines: int
     note: str = ""
+    fill: bool = False
 
 
 _ALL = len(IMPACT_RANK)
@@ -98,6 +86,7 @@ LEVELS = (
         12, 0, 6, IMPACT_RANK[Impact.RESTART] + 1, 200, 12,
         "only changes from restart upwards are shown in full",
     ),
+    Level(12, 0, 6, _ALL, 120, 8, "only the gravest changes are shown in full", fill=True),
     Level(0, 0, 6, 0, 120, 8, "only the table is shown"),
     Level(0, 0, 3, 0, 25, 6, "only the 25 gravest rows are shown"),
     Level(0, 0, 0, 0, 0, 2, "only totals are shown"),
@@ -114,26 +103,40 @@ def render_markdown(report: Report, *, budget: int = BUDGET, report_url: str = "
     """
     text = ""
     for level in LEVELS:
-        text = _compose(report, level, report_url)
+        text = _compose(report, level, report_url, budget)
         if len(text) <= budget:
             break
     return text
 
 
-def _compose(report: Report, level: Level, report_url: str) -> str:
-    blocks = [MARKER, f"### Rendered manifests: {totals(report) or 'no differences'}"]
+def _compose(report: Report, level: Level, report_url: str, budget: int) -> str:
+    blocks = [MARKER, f"### Rendered manifests: {values.totals(report) or 'no differences'}"]
     blocks += _alerts(report, level)
     if report.groups:
         blocks.append(_counts(report))
         blocks += _table(report, level, report_url)
-        blocks += [
-            _details(group, level)
-            for group in report.groups
-            if IMPACT_RANK[group.impact] < level.detailed
-        ]
-    blocks += _warnings(report)
-    blocks.append(_footer(report, level, report_url))
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    details: Iterable[str] = (
+        _details(group, level)
+        for group in report.groups
+        if IMPACT_RANK[group.impact] < level.detailed
+    )
+    after = [*_warnings(report), _footer(report, level, report_url)]
+    if level.fill:
+        room = budget - sum(len(block) + 2 for block in (*blocks, *after))
+        details = _first_that_fit(details, room)
+    blocks += details
+    return "\n\n".join(block for block in (*blocks, *after) if block) + "\n"
+
+
+def _first_that_fit(blocks: Iterable[str], room: int) -> list[str]:
+    """Take blocks from the front as long as there is room for them."""
+    taken = []
+    for block in blocks:
+        room -= len(block) + 2
+        if room < 0:
+            break
+        taken.append(block)
+    return taken
 
 
 def escape(text: str) -> str:
@@ -186,7 +189,8 @@ def _clip(text: str) -> str:
 
 def _counts(report: Report) -> str:
     classes = " · ".join(
-        f"{BADGE[impact]} {impact.value} {count:,}" for impact, count in impact_totals(report)
+        f"{BADGE[impact]} {impact.value} {count:,}"
+        for impact, count in values.impact_totals(report)
     )
     return f"{classes} · {report.unchanged:,} unchanged in {plural(report.clusters, 'cluster')}"
 
@@ -207,7 +211,7 @@ def _row(group: Group, report_url: str) -> tuple[str, ...]:
     first = group.first
     clusters = group.clusters
     where = escape(clusters[0] or "(top)") if len(clusters) == 1 else f"{len(clusters):,} clusters"
-    title = code(_short(group_title(group), 110), cell=True)
+    title = code(_short(values.group_title(group), 110), cell=True)
     if report_url:
         # The address is the pipeline's, the anchor is hex: neither can break out of the link.
         title = f"[{title}]({report_url.replace(')', '%29')}#{anchor(first)})"
@@ -217,11 +221,12 @@ def _row(group: Group, report_url: str) -> tuple[str, ...]:
 
 def _cell(group: Group) -> str:
     """The change in one table cell: two fields, then how many more."""
-    fields, _ = shown_fields(group.first)
+    fields, _ = values.shown_fields(group.first)
+    if group.whole_cluster:
+        return escape(_short(values.members_by_impact(group)[0], 110))
     if not fields:
         return escape(group.first.why[0]) if group.first.why else ""
-    gravest_first = sorted(fields, key=lambda field: IMPACT_RANK[field.impact])
-    parts = [_cell_field(group, field) for field in gravest_first[:2]]
+    parts = [_cell_field(group, field) for field in fields[:2]]
     if len(fields) > 2:
         parts.append(f"+ {len(fields) - 2} more")
     return "<br>".join(parts)
@@ -229,12 +234,11 @@ def _cell(group: Group) -> str:
 
 def _cell_field(group: Group, field: FieldChange) -> str:
     name = show_path(field.path[-2:] if len(field.path) > 2 else field.path) or "text"
-    if is_long_text(field):
+    if values.is_long_text(field):
         return f"{code(name, cell=True)} text changed"
-    variants = value_variants(group, field.path)
-    if len(variants) > 1:
+    if variants := value_variants(group, field.path):
         return f"{code(name, cell=True)} {len(variants):,} different changes"
-    change = code(_short(transition(field.old, field.new, field.op), 90), cell=True)
+    change = code(_short(transition(*field.sides, field.op), 90), cell=True)
     notes = numbers_beside(group, field)
     note = f" ({escape(_short(notes[0], 90))})" if notes and len(group.changes) == 1 else ""
     return f"{code(name, cell=True)} {change}{note}"
@@ -246,8 +250,8 @@ def _short(text: str, limit: int) -> str:
 
 def _details(group: Group, level: Level) -> str:
     first = group.first
-    scope = group_scope(group) or group.clusters[0]
-    summary = f"{BADGE[group.impact]} {SIGNS[first.verb]} {group_title(group)} — {scope}"
+    scope = values.group_scope(group) or group.clusters[0]
+    summary = f"{BADGE[group.impact]} {SIGNS[first.verb]} {values.group_title(group)} — {scope}"
     body: list[str] = []
     lines = _field_lines(group, level)
     if lines:
@@ -261,54 +265,61 @@ def _details(group: Group, level: Level) -> str:
 
 
 def _field_lines(group: Group, level: Level) -> list[str]:
-    fields, following = shown_fields(group.first)
+    fields, following = values.shown_fields(group.first)
     lines: list[str] = []
     for field in fields[: level.fields]:
         lines += _one_field(group, field, level)
     if len(fields) > level.fields:
         lines.append(f"  … {plural(len(fields) - level.fields, 'more field')}")
     if following:
-        lines.append(f"  … {following_text(following)}")
+        lines.append(f"  … {values.following_text(following)}")
     return lines
 
 
 def _one_field(group: Group, field: FieldChange, level: Level) -> list[str]:
-    path = short_path(field.path)
-    if is_long_text(field):
+    path = values.short_path(field.path)
+    if values.is_long_text(field):
         return [f"  {path or 'text'}:"] + [
-            f"{line[:1]}   {line[2:]}" for line in line_diff(field.old, field.new, level.context)
+            f"{line[:1]}   {line[2:]}"
+            for line in values.line_diff(field.old, field.new, level.context)
         ]
-    variants = value_variants(group, field.path) if group.varies else []
-    if len(variants) > 1:
+    if variants := value_variants(group, field.path):
         lines = [f"  {path}: {len(variants):,} different changes"]
         for old, new, count in variants[:5]:
-            lines += [f"-   {one_line(old)}", f"+   {one_line(new)}    (in {count:,})"]
+            lines += [
+                f"-   {values.one_line(old)}",
+                f"+   {values.one_line(new)}    (in {count:,})",
+            ]
         return lines
+    old, new = field.sides
     if field.op == "order":
         return [
-            f"- {path} (order): {one_line(field.old)}",
-            f"+ {path} (order): {one_line(field.new)}",
+            f"- {path} (order): {values.one_line(old)}",
+            f"+ {path} (order): {values.one_line(new)}",
         ]
-    lines = [] if field.old is MISSING else [f"- {path}: {one_line(field.old, 400)}"]
-    return lines + ([] if field.new is MISSING else [f"+ {path}: {one_line(field.new, 400)}"])
+    lines = [] if old is MISSING else [f"- {path}: {values.one_line(old, 400)}"]
+    return lines + ([] if new is MISSING else [f"+ {path}: {values.one_line(new, 400)}"])
 
 
 def _notes(group: Group, level: Level) -> list[str]:
     first = group.first
-    fields, _ = shown_fields(first)
+    if group.whole_cluster:
+        return [escape(line) for line in values.members_by_impact(group)]
+    fields, _ = values.shown_fields(first)
     notes = [escape(line) for field in fields for line in numbers_beside(group, field)]
     notes += [escape(line) for line in numbers_apart(group, fields)]
     notes += [f"**{group.impact.value}**: {escape(why)}" for why in first.why if why]
-    rules = {field.immutable.rule: field.immutable.remedy for field in fields if field.immutable}
-    for rule, remedy in rules.items():
-        if group.impact is Impact.BLOCKED:
-            notes.append(f"remedy: {escape(remedy)}")
-        elif escape(rule) not in " ".join(notes):
+    notes += [f"remedy: {escape(remedy)}" for remedy in values.remedies(fields)]
+    rules = dict.fromkeys(field.immutable.rule for field in fields if field.immutable)
+    for rule in rules if group.impact is not Impact.BLOCKED else ():
+        if escape(rule) not in " ".join(notes):
             notes.append(f"immutable ({escape(rule)}), so it is recreated")
-    if len(group.changes) > 1 and not group.whole_cluster:
-        if group_title(group) != change_title(first):
-            notes.append(f"shown: {code(change_title(first))} of {escape(first.resource.cluster)}")
-        notes += [f"in {escape(line)}" for line in place_lines(group, level.places)]
+    if len(group.changes) > 1:
+        if values.stands_for_others(group):
+            notes.append(
+                f"shown: {code(values.change_title(first))} of {escape(first.resource.cluster)}"
+            )
+        notes += [f"in {escape(line)}" for line in values.place_lines(group, level.places)]
     return list(dict.fromkeys(notes))
 
 
@@ -324,13 +335,13 @@ def _warnings(report: Report) -> list[str]:
 
 
 def _footer(report: Report, level: Level, report_url: str) -> str:
-    parts = [f"base {escape(report.base)}", f"head {escape(report.head)}", *asides(report)]
+    parts = [f"base {escape(report.base)}", f"head {escape(report.head)}", *values.asides(report)]
     if level.note:
         parts.append(f"shortened: {level.note}")
     if report_url:
         parts.append(f"[full report]({report_url.replace(')', '%29')})")
     elif level.note:
         parts.append("full report: stowplan diff -o diff.html")
-    present = [impact for impact, _ in impact_totals(report)]
+    present = [impact for impact, _ in values.impact_totals(report)]
     legend = "; ".join(f"{impact.value}: {MEANING[impact]}" for impact in present[:5])
     return f"<sub>{' · '.join(parts)}{f'<br>{legend}' if legend else ''}</sub>"

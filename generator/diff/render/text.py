@@ -8,6 +8,7 @@ from generator.diff.grouping import value_variants
 from generator.diff.model import (
     IMPACT_RANK,
     MISSING,
+    QUIET,
     SIGNS,
     Change,
     FieldChange,
@@ -17,22 +18,8 @@ from generator.diff.model import (
     Verb,
     show_path,
 )
+from generator.diff.render import values
 from generator.diff.render.numbers import numbers_apart, numbers_beside
-from generator.diff.render.values import (
-    asides,
-    change_title,
-    following_text,
-    group_scope,
-    group_title,
-    impact_totals,
-    is_long_text,
-    line_diff,
-    one_line,
-    place_lines,
-    short_path,
-    shown_fields,
-    signed_totals,
-)
 from generator.spelling import plural
 
 MAX_FIELDS = 40
@@ -65,7 +52,6 @@ _SIGN_COLOUR = {
     Verb.DELETE: "31",
     Verb.MOVE: "36",
 }
-_FOLDED = (Impact.COSMETIC, Impact.NONE)
 
 Paint = Callable[[str, str], str]
 
@@ -90,8 +76,10 @@ def render_text(report: Report, *, colour: bool = False, unfold: bool = False) -
     if not report.groups:
         out += [f"  no differences, {report.unchanged:,} resources"]
         return _finish(out, report, paint)
-    out.append(f"  {signed_totals(report)}")
-    counts = "   ".join(paint(f"{i.value} {n:,}", _COLOUR[i]) for i, n in impact_totals(report))
+    out.append(f"  {values.signed_totals(report)}")
+    counts = "   ".join(
+        paint(f"{i.value} {n:,}", _COLOUR[i]) for i, n in values.impact_totals(report)
+    )
     out += [f"  impact: {counts}", ""]
     for impact, sentence in report.headlines:
         out.append(f"  {paint('!', _COLOUR[impact])} {paint(sentence, _BOLD)}")
@@ -100,7 +88,7 @@ def render_text(report: Report, *, colour: bool = False, unfold: bool = False) -
     folded: list[Group] = []
     place = ""
     for group in report.groups:
-        if group.impact in _FOLDED and not unfold:
+        if group.impact in QUIET and not unfold:
             folded.append(group)
             continue
         heading = _heading(group)
@@ -114,17 +102,17 @@ def render_text(report: Report, *, colour: bool = False, unfold: bool = False) -
 
 
 def _finish(out: list[str], report: Report, paint: Paint) -> str:
-    notes = asides(report)
+    notes = values.asides(report)
     if notes:
         out += ["", *(paint(f"  {note}", _DIM) for note in notes)]
     if report.groups:
-        out += ["", f"  {signed_totals(report)}"]
+        out += ["", f"  {values.signed_totals(report)}"]
     return "\n".join(out).rstrip("\n") + "\n"
 
 
 def _heading(group: Group) -> str:
     clusters = group.clusters
-    scope = group_scope(group)
+    scope = values.group_scope(group)
     if len(clusters) == 1:
         return clusters[0] or "(top of the tree)"
     shown = ", ".join(clusters[:3]) + (
@@ -137,25 +125,22 @@ def _group(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
     first = group.first
     sign = paint(SIGNS[first.verb], _SIGN_COLOUR[first.verb])
     badge = paint(group.impact.value, _COLOUR[group.impact])
-    title = group_title(group)
+    title = values.group_title(group)
     pad = " " * max(2, 74 - len(title))
     out = [f"  {sign} {title}{pad}{badge}"]
     if group.whole_cluster:
-        return out + [f"      {line}" for line in first.why]
-    if len(group.changes) > 1 and first.fields and title != change_title(first):
-        out.append(paint(f"      first: {change_title(first)} ({first.resource.cluster})", _DIM))
+        return out + [f"      {line}" for line in values.members_by_impact(group)]
+    if first.fields and values.stands_for_others(group):
+        out.append(
+            paint(f"      first: {values.change_title(first)} ({first.resource.cluster})", _DIM)
+        )
     out += _fields(group, paint, unfold=unfold)
-    shown, _ = shown_fields(first)
+    shown, _ = values.shown_fields(first)
     out += [f"      {line}" for line in numbers_apart(group, shown)]
     out += [f"      {_label(group)}: {why}" for why in first.why[:3] if why]
-    for remedy in dict.fromkeys(
-        field.immutable.remedy
-        for field in first.fields
-        if field.immutable and field.impact is Impact.BLOCKED
-    ):
-        out.append(f"      remedy: {remedy}")
+    out += [f"      remedy: {remedy}" for remedy in values.remedies(shown)]
     if len(group.changes) > 1:
-        lines = place_lines(group, MAX_PLACES)
+        lines = values.place_lines(group, MAX_PLACES)
         out += [
             paint(f"      {'in' if n == 0 else '  '} {line}", _DIM) for n, line in enumerate(lines)
         ]
@@ -168,13 +153,13 @@ def _label(group: Group) -> str:
 
 def _fields(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
     first = group.first
-    fields, following = shown_fields(first)
+    fields, following = values.shown_fields(first)
     quiet = [f for f in fields if f.impact is Impact.COSMETIC]
     if len(quiet) < len(fields) and not unfold:
         fields = [f for f in fields if f.impact is not Impact.COSMETIC]
     else:
         quiet = []
-    width = min(56, max((len(short_path(f.path)) for f in fields), default=0))
+    width = min(56, max((len(values.short_path(f.path)) for f in fields), default=0))
     out: list[str] = []
     for field in fields[:MAX_FIELDS]:
         out += _field(group, first, field, width, paint)
@@ -183,15 +168,15 @@ def _fields(group: Group, paint: Paint, *, unfold: bool) -> list[str]:
     if quiet:
         out.append(paint(f"      and {len(quiet)} cosmetic (labels, annotations)", _DIM))
     if following:
-        out.append(paint(f"      {following_text(following)}", _DIM))
+        out.append(paint(f"      {values.following_text(following)}", _DIM))
     return out
 
 
 def _field(group: Group, change: Change, field: FieldChange, width: int, paint: Paint) -> list[str]:
-    path = short_path(field.path)
-    if is_long_text(field):
+    path = values.short_path(field.path)
+    if values.is_long_text(field):
         lines = [f"      {path or 'text'}"]
-        for line in line_diff(field.old, field.new):
+        for line in values.line_diff(field.old, field.new):
             code = {"+": "32", "-": "31"}.get(line[0], _DIM)
             lines.append(paint(f"        {line}", code))
         return lines
@@ -202,25 +187,24 @@ def _field(group: Group, change: Change, field: FieldChange, width: int, paint: 
         Impact.LIVE, Impact.REQUEUE, Impact.RESTART, Impact.UNKNOWN,
     ):  # fmt: skip
         notes.append(field.impact.value)
-    if group.varies:
-        variants = value_variants(group, field.path)
-        if len(variants) > 1:
-            shown = [
-                f"        {transition(old, new, field.op)}   in {count:,}"
-                for old, new, count in variants[:MAX_VARIANTS]
-            ]
-            rest = len(variants) - MAX_VARIANTS
-            more = [f"        … and {rest:,} other pairs of values"] if rest > 0 else []
-            return [f"      {path:<{width}}", *shown, *more]
-    line = f"      {path:<{width}}   {transition(field.old, field.new, field.op)}"
+    if variants := value_variants(group, field.path):
+        shown = [
+            f"        {transition(old, new, field.op)}   in {count:,}"
+            for old, new, count in variants[:MAX_VARIANTS]
+        ]
+        rest = len(variants) - MAX_VARIANTS
+        more = [f"        … and {rest:,} other pairs of values"] if rest > 0 else []
+        return [f"      {path:<{width}}", *shown, *more]
+    old, new = field.sides
+    line = f"      {path:<{width}}   {transition(old, new, field.op)}"
     if len(line) > MAX_WIDTH and field.op == "change":
         lines = [f"      {path}"]
-        values = transition(field.old, field.new, field.op)
-        if len(values) <= MAX_WIDTH // 2:
-            lines.append(f"        {values}")
+        both = transition(old, new, field.op)
+        if len(both) <= MAX_WIDTH // 2:
+            lines.append(f"        {both}")
         else:
-            lines.append(paint(f"        - {one_line(field.old)}", "31"))
-            lines.append(paint(f"        + {one_line(field.new)}", "32"))
+            lines.append(paint(f"        - {values.one_line(old)}", "31"))
+            lines.append(paint(f"        + {values.one_line(new)}", "32"))
         return lines + [paint(f"        {note}", _DIM) for note in notes]
     room = MAX_WIDTH - len(line) - 3
     tail = notes.pop(0) if notes and len(notes[0]) <= room else ""
@@ -231,12 +215,12 @@ def _field(group: Group, change: Change, field: FieldChange, width: int, paint: 
 def transition(old: object, new: object, op: str) -> str:
     """``50Gi → 60Gi``, ``+ value``, ``- value``, or the new order."""
     if op == "order":
-        return f"order: {one_line(old)} → {one_line(new)}"
+        return f"order: {values.one_line(old)} → {values.one_line(new)}"
     if old is MISSING:
-        return f"+ {one_line(new)}"
+        return f"+ {values.one_line(new)}"
     if new is MISSING:
-        return f"- {one_line(old)}"
-    return f"{one_line(old)} → {one_line(new)}"
+        return f"- {values.one_line(old)}"
+    return f"{values.one_line(old)} → {values.one_line(new)}"
 
 
 def _fold(groups: list[Group], paint: Paint) -> list[str]:
@@ -246,10 +230,9 @@ def _fold(groups: list[Group], paint: Paint) -> list[str]:
         first = group.first
         names = sorted({show_path(field.path) for field in first.fields if not field.follows})
         what = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
-        scope = group_scope(group) or group.clusters[0]
-        line = (
-            f"  {SIGNS[first.verb]} {group_title(group)}   {what}   {scope}   {group.impact.value}"
-        )
+        scope = values.group_scope(group) or group.clusters[0]
+        title = f"{SIGNS[first.verb]} {values.group_title(group)}"
+        line = f"  {title}   {what}   {scope}   {group.impact.value}"
         out.append(paint(line, _DIM))
     if len(groups) > 20:
         out.append(paint(f"  … and {len(groups) - 20:,} more", _DIM))

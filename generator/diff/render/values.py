@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from generator.diff.grouping import places, same_name_everywhere
+from generator.diff.impact import order_by_impact
 from generator.diff.model import (
+    IMPACT_RANK,
     MISSING,
     PAST,
     SIGNS,
@@ -113,17 +117,25 @@ def group_title(group: Group) -> str:
     first = group.first
     if group.whole_cluster:
         what = "new cluster" if first.verb is Verb.ADD else "cluster gone"
-        kinds: dict[str, int] = {}
-        for change in group.changes:
-            kinds[change.resource.kind] = kinds.get(change.resource.kind, 0) + 1
-        inside = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        return f"{what} {first.resource.cluster}: {inside}"
+        count = plural(len(group.changes), "resource")
+        return f"{what} {first.resource.cluster}: {count}"
     if len(group.changes) == 1:
         return change_title(first)
     if same_name_everywhere(group):
-        return first.resource.title
+        return change_title(first) if first.verb is Verb.MOVE else first.resource.title
     members = plural(len(group.changes), first.resource.kind)
     return members if len(group.clusters) > 1 else f"{members} of {group.clusters[0]}"
+
+
+def members_by_impact(group: Group) -> list[str]:
+    """Sum up the members of a cluster that came or went: class, then how many of which kind."""
+    found: dict[Impact, Counter[str]] = {}
+    for change in group.changes:
+        found.setdefault(change.impact, Counter())[change.resource.kind] += 1
+    return [
+        f"{impact.value}: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}"
+        for impact, kinds in sorted(found.items(), key=lambda item: IMPACT_RANK[item[0]])
+    ]
 
 
 def group_scope(group: Group) -> str:
@@ -195,9 +207,24 @@ def asides(report: Report) -> list[str]:
 
 
 def shown_fields(change: Change) -> tuple[list[FieldChange], int]:
-    """Return the fields to show and how many only carry a new name along."""
-    fields = [field for field in change.fields if not field.follows]
+    """Return the fields to show, gravest first, and how many only carry a new name along."""
+    fields = order_by_impact([field for field in change.fields if not field.follows])
     return fields, len(change.fields) - len(fields)
+
+
+def remedies(fields: Iterable[FieldChange]) -> list[str]:
+    """Return what to do instead of the changes that are blocked, each once."""
+    found = dict.fromkeys(
+        field.immutable.remedy
+        for field in fields
+        if field.immutable is not None and field.impact is Impact.BLOCKED
+    )
+    return list(found)
+
+
+def stands_for_others(group: Group) -> bool:
+    """Whether what is shown is one member's, under a title that is another's as well."""
+    return len(group.changes) > 1 and group_title(group) != change_title(group.first)
 
 
 def following_text(count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import runpy
 import shlex
 import shutil
@@ -66,6 +67,15 @@ def test_an_empty_project_ends_complete_and_a_second_run_changes_nothing(
         if call[0] == "gcloud":
             name, used = command_of(call)
             assert used <= set(TABLE[name]), f"gcloud {name}"
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_a_new_cluster_keeps_the_add_ons_that_are_on_by_default(cluster: str) -> None:
+    """``--addons`` switches off what it does not name; Terraform's blocks do not."""
+    (line,) = re.findall(
+        r"--addons=(\S+)", (COMPILED / cluster / "bootstrap" / "gcloud.sh").read_text()
+    )
+    assert {"HorizontalPodAutoscaling", "HttpLoadBalancing"} < set(line.split(","))
 
 
 def test_pools_of_a_multi_host_slice_are_made_one_a_slice_with_its_topology(lab: Lab) -> None:

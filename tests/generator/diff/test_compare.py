@@ -228,3 +228,30 @@ def test_a_block_that_comes_is_reported_leaf_by_leaf() -> None:
 
 def test_every_row_of_the_list_tables_names_its_source() -> None:
     assert all(rule.source for rule in [*BY_KIND.values(), *BY_FIELD.values()])
+
+
+def arguments(*words: Any) -> dict[str, Any]:
+    body = fleet.jobset()
+    pod = body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["args"] = list(words)
+    return body
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "sides"),
+    [
+        (["a=1", "steps=300"], ["a=1", "steps=600"], "steps", ("300", "600")),
+        (["--keep", "24"], ["--keep", "48"], "--keep", ("24", "48")),
+        (["a=1", "--delete"], ["a=1"], "--delete", ("--delete", MISSING)),
+        (["a=1"], ["a=1", "b=2"], "b", (MISSING, "b=2")),
+        (["x", {"a": 1}], ["x"], "1", ({"a": 1}, MISSING)),
+        (["https://a/v1"], ["https://a/v2"], "0", ("https://a/v1", "https://a/v2")),
+        (["out=gs://a"], ["out=gs://b"], "out", ("gs://a", "gs://b")),
+    ],
+)
+def test_an_argument_is_named_and_its_name_is_not_said_twice(
+    old: list[Any], new: list[Any], place: str, sides: tuple[Any, Any]
+) -> None:
+    (change,) = compare(arguments(*old), arguments(*new), *JOBSET)
+    assert show_path(change.path[-1:]) == f"[{place}]"
+    assert change.sides == sides

@@ -194,6 +194,28 @@ def test_every_level_says_less_than_the_one_before(mixed: Report) -> None:
     assert all(level.note for level in LEVELS[1:])
 
 
+def test_the_gravest_changes_fill_what_room_there_is(compare_trees: Compare) -> None:
+    def trees(size: int) -> dict[str, fleet.Objects]:
+        """Clusters in which each change is of a shape of its own, so that none are grouped."""
+        found = {}
+        for n in range(40):
+            job, queue = fleet.jobset(), fleet.cluster_queue()
+            job["spec"]["replicatedJobs"][0]["template"]["spec"][f"odd{n}"] = size
+            queue["spec"][f"odd{n}"] = {"text": "x" * 500 * size}
+            found[f"c{n:02d}"] = fleet.cluster("c", job, queue)
+        return found
+
+    report = compare_trees(trees(1), trees(2))
+    whole = render_markdown(report, budget=1_000_000)
+    assert whole.count("<details>") == 80
+    text = render_markdown(report, budget=len(whole) // 3)
+    assert "only the gravest changes are shown in full" in text
+    blocks = re.findall(r"<summary>(\S+)", text)
+    assert 5 < len(blocks) < 80
+    assert blocks == re.findall(r"<summary>(\S+)", whole)[: len(blocks)]
+    assert len(whole) // 3 - len(text) < 2_000
+
+
 def test_the_smallest_budget_holds_any_report(compare_trees: Compare) -> None:
     names = [f"cluster-with-a-rather-long-name-{n:04d}" for n in range(60)]
     old = {name: fleet.cluster(name) for name in names}

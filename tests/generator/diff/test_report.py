@@ -8,6 +8,7 @@ import pytest
 from generator.diff.grouping import VARIES_FROM
 from generator.diff.match import name_stem
 from generator.diff.model import Impact, Report, Verb, show_path
+from generator.diff.render.values import group_title
 from tests.generator.diff import fleet
 from tests.generator.diff.conftest import Compare
 
@@ -166,9 +167,93 @@ def test_a_new_cluster_is_one_group(compare_trees: Compare) -> None:
 
 def test_clusters_that_come_and_go_are_said(compare_trees: Compare) -> None:
     report = compare_trees(fleets("a", "b"), fleets("a", "c"))
-    texts = [text for impact, text in report.headlines if impact is Impact.NONE]
-    assert texts[0] == "1 cluster joined the tree: c."
-    assert texts[1].startswith("1 cluster left the tree: b. What runs there goes only if")
+    ((gravest, left), _, (quiet, joined)) = report.headlines
+    assert (quiet, joined) == (Impact.NONE, "1 cluster joined the tree: c.")
+    assert gravest is Impact.RAMDISK_LOSS
+    assert left.startswith("1 cluster left the tree: b. What runs there goes only if")
+    assert left.endswith("Deleting it stops 1 job, empties the RAM disks on 16 nodes (64 chips).")
+
+
+def test_the_same_rename_in_several_clusters_is_shown_once(compare_trees: Compare) -> None:
+    def tree(name: str) -> Trees:
+        return {c: fleet.cluster(c, fleet.cluster_queue(name=name)) for c in ("a", "b")}
+
+    report = compare_trees(tree("training"), tree("research"))
+    (group,) = report.groups
+    assert (group.first.verb, group.clusters) == (Verb.MOVE, ("a", "b"))
+    assert group_title(group) == "ClusterQueue training → research"
+
+
+def test_a_namespace_that_goes_is_named_by_its_old_name(compare_trees: Compare) -> None:
+    def tree(name: str) -> Trees:
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        return {"a": fleet.cluster("a", {**space, "spec": {"finalizers": ["kubernetes"]}})}
+
+    report = compare_trees(tree("train"), tree("core"))
+    texts = [text for impact, text in report.headlines if impact is Impact.DATA_LOSS]
+    assert texts == ["Everything in it is deleted: Namespace train of a."]
+
+
+def test_a_new_name_that_breaks_something_in_place_is_shown(compare_trees: Compare) -> None:
+    def tree(queue: str) -> Trees:
+        job = fleet.jobset()
+        job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
+        local = {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "LocalQueue",
+            "metadata": {"name": queue, "namespace": "train"},
+            "spec": {"clusterQueue": "training"},
+        }
+        return {"a": fleet.cluster("a", job, local)}
+
+    report = compare_trees(tree("lq"), tree("other"))
+    (job,) = [change for change in report.changes if change.resource.kind == "JobSet"]
+    (field,) = job.fields
+    assert (field.old, field.new, field.follows) == ("lq", "other", False)
+    assert job.impact is Impact.BLOCKED
+
+
+def test_a_changed_bootstrap_has_to_be_run_by_somebody(compare_trees: Compare) -> None:
+    old, new = fleets("a"), fleets("a")
+    old["a"]["bootstrap/gcloud.sh"], new["a"]["bootstrap/gcloud.sh"] = "one\n", "two\n"
+    for version, tree in (("v1", old), ("v2", new)):
+        tree["a"]["bootstrap/kueue/kustomization.yaml"] = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [f"https://example.com/{version}.yaml"],
+        }
+    report = compare_trees(old, new)
+    assert {change.impact for change in report.changes} == {Impact.NONE}
+    texts = [text for _, text in report.headlines]
+    assert texts == [
+        "bootstrap/ of a changed: the merge applies the manifests, not this; "
+        "somebody has to run it."
+    ]
+
+
+def test_another_role_under_another_name_is_granted_beside_the_old_one(
+    compare_trees: Compare,
+) -> None:
+    """Config Connector refuses a change of the spec in place; a new object is no such change."""
+
+    def tree(name: str, role: str) -> Trees:
+        body = {
+            "apiVersion": "iam.cnrm.cloud.google.com/v1beta1",
+            "kind": "IAMPolicyMember",
+            "metadata": {"name": name},
+            "spec": {
+                "member": "m",
+                "role": role,
+                "resourceRef": {"kind": "StorageBucket", "external": "b", "apiVersion": "v1"},
+            },
+        }
+        return {"a": fleet.cluster("a", body)}
+
+    (change,) = compare_trees(tree("user", "u"), tree("viewer", "v")).changes
+    assert (change.verb, change.impact) == (Verb.MOVE, Impact.LIVE)
+    assert "abandoned and stays" in change.why[0]
+    (change,) = compare_trees(tree("user", "u"), tree("user", "v")).changes
+    assert (change.verb, change.impact) == (Verb.CHANGE, Impact.BLOCKED)
 
 
 def test_data_loss_is_said_by_reason(compare_trees: Compare) -> None:

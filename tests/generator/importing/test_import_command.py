@@ -330,7 +330,7 @@ class TestTheFileThatIsWritten:
         path = write(JOB)
         mine = bring([path], *FACTS, *POOL)
         text = (mine.root / "inventory/targets/demo.yml").read_text()
-        assert text.startswith(f"# Imported by stowplan import from {path} (1 objects).\n")
+        assert text.startswith(f"# Imported by stowplan import from {path} (1 object).\n")
         assert f"    # JobSet team/train, {path}:1\n    train:\n      framework: jax\n" in text
         assert "{" not in text.replace("{}", "")
 

@@ -326,12 +326,7 @@ class TestXpk:
         mine = bring(
             [self.FOLDER / "cluster.yaml", self.FOLDER / "workload-tpu-mtc.yaml"], *self.OPTIONS
         )
-        rules = {
-            line.split(": error ")[1].split(":")[0]
-            for line in mine.answer.err.splitlines()
-            if ": error " in line
-        }
-        assert rules == {"SEC001"}
+        assert errors_of(mine) == {"SEC001"}
 
     def test_a_policy_on_pod_failures_follows_the_containers_new_name(self, bring: Bring) -> None:
         objects = bring([self.FOLDER], *self.OPTIONS).objects()
@@ -348,3 +343,53 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     return value
+
+
+class TestGcluster:
+    FOLDER = HERE / "gcluster"
+
+    @pytest.fixture
+    def mine(self, bring: Bring) -> Imported:
+        return bring([self.FOLDER], *FACTS)
+
+    @pytest.mark.parametrize(
+        ("file", "container"), [("tpu", "jax-tpu"), ("gpu", "main"), ("cpu", "main")]
+    )
+    def test_nothing_that_gcluster_states_is_lost(
+        self, mine: Imported, file: str, container: str
+    ) -> None:
+        body = yaml.safe_load((self.FOLDER / f"workload-{file}.yaml").read_text())
+        made = mine.objects()["JobSet", "default", body["metadata"].pop("name")]
+        del body["spec"]["ttlSecondsAfterFinished"]
+        body = renamed(without_nulls(body), {"workload-container": container})
+        assert list(lost(body, made)) == []
+
+    def test_pods_that_name_no_priority_get_the_clusters_default(self, mine: Imported) -> None:
+        priorities = {n: job.get("priority") for n, job in mine.target["workloads"].items()}
+        assert priorities == {"llama-tpu": "high", "llama-gpu": "medium", "prep": "medium"}
+        assert "JobSet default/prep: priority medium: the cluster's globalDefault" in (
+            mine.answer.err
+        )
+
+    def test_a_queue_that_splits_pods_over_flavors_keeps_it_from_compiling(
+        self, mine: Imported
+    ) -> None:
+        assert errors_of(mine) == {"KUE018"}
+        assert mine.answer.code == 1
+
+    def test_with_a_queue_for_tpus_alone_it_compiles(self, bring: Bring, tmp_path: Path) -> None:
+        bodies = list(yaml.safe_load_all((self.FOLDER / "cluster.yaml").read_text()))
+        (queue,) = [body for body in bodies if body["kind"] == "ClusterQueue"]
+        del queue["spec"]["resourceGroups"][1:]
+        bodies = [body for body in bodies if body["metadata"]["name"] not in ("h100", "other")]
+        cluster = tmp_path / "cluster.yaml"
+        cluster.write_text(yaml.safe_dump_all(bodies))
+        mine = bring([cluster, self.FOLDER / "workload-tpu.yaml"], *FACTS)
+        assert errors_of(mine) == set()
+        assert main(["compile", "-q", "-C", str(mine.root)]) == 0
+
+
+def errors_of(mine: Imported) -> set[str]:
+    """The rules of the errors that were said."""
+    lines = [line for line in mine.answer.err.splitlines() if ": error " in line]
+    return {line.split(": error ")[1].split(":")[0] for line in lines}
