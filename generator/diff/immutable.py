@@ -98,7 +98,7 @@ ROWS: tuple[Row, ...] = (
         "JobSet",
         "metadata labels kueue.x-k8s.io/queue-name",
         "Kueue webhook: the queue label is immutable while the JobSet is not suspended",
-        _NEW_RUN,
+        "give the workload another `run` with it: the hash in its name does not cover the label",
         _JOB_LABELS,
     ),
     Row(
