@@ -62,8 +62,9 @@ KUBERNETES_MINORS: tuple[str, ...] = ("1.32", "1.33", "1.34", "1.35", "1.36", "1
 """Kubernetes minors whose core schemas are vendored; 1.32 is the first that GKE offers multi-tier
 checkpointing on (``1.32.4-gke.1415000``)."""
 
-ARGOCD_VERSION = "3.1.0"
-"""The Argo CD release whose kinds are vendored; its ``v1alpha1`` API changes by additions only."""
+ARGOCD_VERSION = "3.2.6"
+"""The Argo CD release whose kinds are vendored; its ``v1alpha1`` API changes by additions only.
+The oldest that takes what is generated: ``retry.refresh`` came with 3.2."""
 
 RELEASES: dict[str, tuple[Release, ...]] = {"kueue": KUEUE_VERSIONS, "jobset": JOBSET_VERSIONS}
 

@@ -9,7 +9,8 @@ from generator.diff.conditions import CONDITIONS, Case
 from generator.diff.immutable import immutable_rule
 from generator.diff.impact_rows.row import ANY, Row
 from generator.diff.impact_table import TABLE
-from generator.diff.model import IMPACT_RANK, FieldChange, Impact, Verb, plain_path
+from generator.diff.known_fields import REFUSED, is_refused
+from generator.diff.model import IMPACT_RANK, MISSING, FieldChange, Impact, Verb, plain_path
 from generator.diff.patterns import matches
 
 _GRAVE = (Verb.REPLACE, Verb.MOVE)
@@ -61,6 +62,15 @@ def field_impact(group: str, kind: str, verb: Verb, case: Case, whole: Impact) -
         raise ValueError("a field's class needs the field's change")
     path = plain_path(change.path)
     rule = immutable_rule(group, kind, case)
+    comes = change.old is MISSING and change.new is not MISSING
+    if comes and is_refused(case.new, path, change.new):
+        return replace(
+            change,
+            impact=Impact.BLOCKED,
+            why=REFUSED.rule,
+            source=REFUSED.source,
+            immutable=REFUSED,
+        )
     if rule is not None and verb not in _GRAVE:
         return replace(
             change, impact=Impact.BLOCKED, why=rule.rule, source=rule.source, immutable=rule

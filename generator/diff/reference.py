@@ -13,6 +13,7 @@ from generator.diff import immutable
 from generator.diff.conditions import CONDITIONS
 from generator.diff.impact_rows.row import ANY
 from generator.diff.impact_table import TABLE
+from generator.diff.known_fields import REFUSED
 from generator.diff.list_keys import BY_FIELD, BY_KIND, ListRule
 from generator.diff.model import MEANING, Impact
 
@@ -41,7 +42,12 @@ class _Line(NamedTuple):
 def reference() -> str:
     """Return the page."""
     parts = [_HEAD, _table(("class", "meaning"), [(f"`{i}`", MEANING[i]) for i in Impact])]
-    parts += ["\n## What each change does\n\nThe first row that fits counts.\n\n", _impacts()]
+    parts += [
+        "\n## What each change does\n\nA field that comes and that no vendored release of its kind "
+        f"knows is `blocked`: {REFUSED.rule} ({REFUSED.source}). Else the first row that fits "
+        "counts.\n\n",
+        _impacts(),
+    ]
     parts += ["\n## Fields that cannot be changed in place\n\n", _immutable()]
     parts += [
         "\n## How list entries are told apart\n\nLists that are not named here are matched by "

@@ -11,7 +11,7 @@ from typing import Any
 
 from generator.findings import SEVERITY_RANK, Severity, path_text
 from generator.inventory import Classes, Rendered, Tree, discover
-from generator.render import ClusterFiles, render_cluster
+from generator.render import render_cluster
 
 
 @cache
@@ -20,15 +20,14 @@ def _tree(inventory: str) -> tuple[Tree, Classes]:
     return tree, Classes.read(tree)
 
 
-def render_target(name: str) -> tuple[Classes, ClusterFiles]:
-    """Render a target from the parameters that Kapitan has rendered already."""
+def rendered_target(name: str) -> tuple[Tree, Classes, Rendered]:
+    """A target's parameters as Kapitan has rendered them already, and the tree that they are of."""
     from kapitan import cached
 
     target = cached.global_inv[name]
     tree, classes = _tree(cached.args.inventory_path)
     files = tuple(tree.classes[used] for used in target["classes"])
-    rendered = Rendered(name, target["parameters"], (*files, tree.targets[name]))
-    return classes, render_cluster(tree, classes, rendered)
+    return tree, classes, Rendered(name, target["parameters"], (*files, tree.targets[name]))
 
 
 def main(input_params: dict[str, Any]) -> dict[str, str]:
@@ -40,7 +39,8 @@ def main(input_params: dict[str, Any]) -> dict[str, str]:
     from kapitan.errors import CompileError
     from kapitan.topics import current_target
 
-    classes, result = render_target(current_target.get())
+    tree, classes, rendered = rendered_target(current_target.get())
+    result = render_cluster(tree, classes, rendered)
     errors = [f for f in (*classes.findings, *result.findings) if f.severity is Severity.ERROR]
     if errors:
         errors.sort(key=lambda f: (SEVERITY_RANK[f.severity], f.sort_key))

@@ -65,6 +65,24 @@ def kinds_of(versions: Versions) -> dict[tuple[str, str], KindRef]:
 
 
 @lru_cache(maxsize=512)
+def releases_of(api_version: str, kind: str) -> tuple[KindRef, ...]:
+    """The kind in every vendored release that has it, oldest first."""
+    names = sorted((path.stem for path in CONVERTED.glob("*.zip")), key=_release_order)
+    return tuple(
+        ref
+        for name in names
+        for ref in _index(name)
+        if (ref.api_version, ref.kind) == (api_version, kind)
+    )
+
+
+def _release_order(name: str) -> tuple[str, list[int]]:
+    """``kueue-0.9`` before ``kueue-0.19``."""
+    component, _, version = name.rpartition("-")
+    return component, [int(part) for part in version.lstrip("v").split(".")]
+
+
+@lru_cache(maxsize=512)
 def read_kind(ref: KindRef) -> dict[str, Any]:
     """Read the converted schema of one kind; see :mod:`schemas.kinds.convert` for its parts."""
     with zipfile.ZipFile(CONVERTED / f"{ref.archive}.zip") as source:

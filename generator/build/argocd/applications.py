@@ -87,6 +87,8 @@ def _application(environment: str, member: Member) -> dict[str, Any]:
                 "syncOptions": list(SYNC_OPTIONS),
                 "retry": {
                     "limit": 10,
+                    # Else the commit that mends a refused one waits for all retries of that one.
+                    "refresh": True,
                     "backoff": {"duration": "10s", "factor": 2, "maxDuration": "5m"},
                 },
             },

@@ -1,7 +1,9 @@
 """Kapitan's target ``argocd``: the whole fleet's objects, as ``stowplan compile`` writes them.
 
 ``kapitan compile`` empties ``compiled/`` and writes what its targets return. Without this target
-the folder ``compiled/argocd/`` would be gone afterwards.
+the folder ``compiled/argocd/`` would be gone afterwards. Targets cannot hand anything to each other
+(each may be compiled in a process of its own), so the clusters' objects are built once more here to
+know their kinds; they are checked and written out only by their own targets.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from typing import Any
 
 from generator.build.argocd import disagreements, fleet_files
 from generator.findings import Severity
-from generator.kadet import render_target
+from generator.kadet import rendered_target
+from generator.render import cluster_member
 
 
 def main(input_params: dict[str, Any]) -> dict[str, str]:
@@ -24,13 +27,16 @@ def main(input_params: dict[str, Any]) -> dict[str, str]:
 
     from generator.inventory import FLEET_TARGETS
 
-    names = sorted(set(cached.global_inv) - FLEET_TARGETS)
-    results = [render_target(name)[1] for name in names]
-    findings = [finding for result in results for finding in result.findings]
+    members, findings = [], []
+    for name in sorted(set(cached.global_inv) - FLEET_TARGETS):
+        tree, _, rendered = rendered_target(name)
+        found, faults = cluster_member(tree, rendered)
+        findings += faults
+        if found is not None:
+            members.append(found)
     failed = sorted({f.cluster for f in findings if f.severity is Severity.ERROR})
     if failed:
         raise CompileError(f"the whole fleet's objects wait for {', '.join(failed)}")
-    members = [result.member for result in results if result.member is not None]
     wrong = disagreements(members)
     if wrong:
         raise CompileError(

@@ -7,6 +7,9 @@ import json
 import pytest
 import yaml
 
+from generator import render
+from generator.compile import Builder
+from generator.inventory import Classes, discover
 from tests.conftest import Fleet
 
 PROD = "argocd/applicationset-fleet-prod.yaml"
@@ -149,6 +152,43 @@ def test_the_memory_of_an_older_version_only_costs_time(fleet: Fleet) -> None:
     answer = fleet.compile()
     assert answer.code == 0, answer.err
     assert fleet.compiled == before
+
+
+def test_a_clusters_entry_needs_neither_checks_nor_files(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Kapitan's target for the fleet asks of each cluster is not a second rendering."""
+    fleet.write(
+        "overlays/quota.jsonnet",
+        """function(cluster, manifests) manifests + [{
+          apiVersion: 'v1', kind: 'ResourceQuota', metadata: {name: 'q', namespace: 'default'},
+          spec: {hard: {pods: '10'}},
+        }]
+        """,
+    )
+    fleet.edit(
+        "targets/tpu-v6e-docs.yml", "parameters:\n", "parameters:\n  overlays: [quota.jsonnet]\n"
+    )
+    tree = discover(fleet.root)
+    classes = Classes.read(tree)
+    builder = Builder(tree, classes)
+    rendered = [builder.render(name) for name in sorted(tree.targets)]
+    assert len(rendered) == 5
+    whole = []
+    for parameters in rendered:
+        assert not isinstance(parameters, list), parameters
+        whole.append(render.render_cluster(tree, classes, parameters).member)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("checked or written")
+
+    monkeypatch.setattr(render, "_checked", refuse)
+    monkeypatch.setattr(render, "_files", refuse)
+    quick = [render.cluster_member(tree, parameters) for parameters in rendered]  # type: ignore[arg-type]
+    assert quick == [(entry, []) for entry in whole]
+    assert ("", "ResourceQuota", True) in next(
+        m for m in whole if m.cluster == "tpu-v6e-docs"
+    ).kinds
 
 
 class TestFlux:
