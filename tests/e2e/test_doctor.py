@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,87 +13,19 @@ import pytest
 import yaml
 
 from generator.cli.main import main
-from generator.doctor.drivers import driver_name
 
-from .conftest import Stage
-from .controlplane.client import Manifest
-from .controlplane.kwok import add_pool, ready_nodes, tpu_v6e_pool
+from .controlplane.kwok import tpu_v6e_pool
 from .controlplane.plane import Cluster
-from .controlplane.processes import free_port
-from .documents import CLUSTER, HIGH, KUEUE, LOW, PODS, TPU, fleet, jobset, topology_aware
-from .fleets import COMPILED, example_cluster
+from .controlplane.processes import ProcessError, free_port
+from .documents import CLUSTER, HIGH, KUEUE, LOW, TPU, fleet, jobset
+from .fleets import example_cluster
+from .patient import CHECKPOINTING, CONFIG_API, FOLDER, Patient, apply, faults, healthy_fleet, told
 from .planes import Planes
-from .scenario import JOBSET_API, Scenario
-from .test_hotswap import GARBAGE_COLLECTION_S, both_running, mixed, swapped, wounded
+from .scenario import JOBSET_API
 
 pytestmark = pytest.mark.e2e
 
-FOLDER = COMPILED / CLUSTER
-CHECKPOINTING = "gke-managed-checkpointing"
-CONFIG_API = "checkpointing.gke.io/v1"
-POOLS = [tpu_v6e_pool(f"pool-{letter}") for letter in "abcd"]
 QUEUE = "tpu-training-cq"
-
-
-@dataclass
-class Patient:
-    """A cluster, and the doctor to ask about it."""
-
-    cluster: Cluster
-    folder: Path
-
-    def findings(
-        self, kubeconfig: Path | None = None, compiled: bool = True, code: int | None = None
-    ) -> list[dict[str, Any]]:
-        """What the doctor finds; through its command line, as a user would."""
-        report = self.folder / "report.json"
-        arguments = [
-            "doctor",
-            *([str(FOLDER)] if compiled else []),
-            f"--kubeconfig={kubeconfig or self.cluster.kubectl.kubeconfig}",
-            "--context=e2e",
-            f"--kubectl={self.cluster.kubectl.binary}",
-            "--format=json",
-            f"--output={report}",
-        ]
-        answer = main(arguments)
-        assert answer == code if code is not None else answer in (0, 1)
-        return list(json.loads(report.read_text())["findings"])
-
-    def wait_for(self, rule: str, seconds: float = 30, **wanted: str) -> dict[str, Any]:
-        """Ask until there is a finding of a rule whose fields hold the texts given."""
-
-        def found() -> dict[str, Any] | None:
-            return next((f for f in self.findings() if matches(f, rule, wanted)), None)
-
-        try:
-            return dict(self.cluster.wait(found, seconds, f"{rule} {wanted}"))
-        except TimeoutError as error:
-            raise AssertionError(f"{error}: {told(self.findings())}") from None
-
-    def wait_without(self, *rules: str, seconds: float = 60) -> None:
-        """Ask until there is no finding of these rules."""
-        try:
-            self.cluster.wait(
-                lambda: not [f for f in self.findings() if f["rule"] in rules], seconds, str(rules)
-            )
-        except TimeoutError as error:
-            raise AssertionError(f"{error}: {told(self.findings())}") from None
-
-
-def matches(finding: dict[str, Any], rule: str, wanted: dict[str, str]) -> bool:
-    return finding["rule"] == rule and all(text in finding[key] for key, text in wanted.items())
-
-
-def told(findings: list[dict[str, Any]]) -> str:
-    return "\n".join(
-        f"{f['severity']} {f['rule']} {f['resource']}: {f['message']}" for f in findings
-    )
-
-
-def faults(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Findings that are more than notes; the plane's Kubernetes is newer than the fleet's."""
-    return [f for f in findings if f["severity"] != "note" and f["rule"] != "DOC003"]
 
 
 @pytest.fixture(scope="module")
@@ -101,17 +33,7 @@ def plane(planes: Planes, tmp_path_factory: pytest.TempPathFactory) -> Patient:
     """The documents' fleet in the versions that it asks for, healthy, with its drivers."""
     compiled = example_cluster(CLUSTER)
     cluster = planes.fresh(compiled.kueue, compiled.jobset)
-    for pool in POOLS:
-        add_pool(cluster.client, pool)
-    names = {name for pool in POOLS for name in pool.node_names()}
-    cluster.wait(lambda: ready_nodes(cluster.client) >= names, 60, "nodes to be ready")
-    cluster.ensure_namespace(CHECKPOINTING)
-    apply(cluster, fleet())
-    config = next(m for m in fleet() if m["kind"] == "CheckpointConfiguration")
-    install_driver(cluster, config["metadata"]["name"])
-    patient = Patient(cluster, tmp_path_factory.mktemp("doctor"))
-    cluster.wait(lambda: running(cluster, HIGH) and running(cluster, LOW), 120, "both jobs run")
-    return patient
+    return healthy_fleet(cluster, tmp_path_factory.mktemp("doctor"))
 
 
 @pytest.fixture
@@ -123,56 +45,6 @@ def patient(plane: Patient) -> Iterator[Patient]:
         plane.cluster.wait(lambda: not faults(plane.findings()), 90, "a healthy plane")
     except TimeoutError as error:
         raise AssertionError(f"{error}: {told(plane.findings())}") from None
-
-
-def apply(cluster: Cluster, manifests: list[Manifest]) -> None:
-    for manifest in manifests:
-        namespace = manifest["metadata"].get("namespace")
-        if namespace and namespace != "default":
-            cluster.ensure_namespace(namespace)
-        cluster.client.apply(manifest, force=True)
-
-
-def install_driver(cluster: Cluster, config: str) -> None:
-    """Do what the add-on does: a DaemonSet named after the configuration's UID, five containers."""
-    live = cluster.client.get(CONFIG_API, "CheckpointConfiguration", config)
-    name = driver_name(live)
-    labels = {"k8s-app": "high-scale-checkpointing", "config": config}
-    cluster.client.create(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": name, "namespace": CHECKPOINTING},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {
-                        "nodeSelector": live["spec"]["nodeSelector"],
-                        "tolerations": live["spec"]["tolerations"],
-                        "containers": [
-                            {"name": f"part-{index}", "image": "driver"} for index in range(5)
-                        ],
-                    },
-                },
-            },
-        }
-    )
-    cluster.wait(
-        lambda: (
-            cluster.client.get("apps/v1", "DaemonSet", name, CHECKPOINTING)
-            .get("status", {})
-            .get("numberReady")
-            == sum(pool.nodes for pool in POOLS)
-        ),
-        60,
-        "driver pods on all nodes",
-    )
-
-
-def running(cluster: Cluster, name: str) -> bool:
-    pods = cluster.client.items("v1", "Pod", "default", f"jobset.sigs.k8s.io/jobset-name={name}")
-    return len(pods) == PODS and all(pod["status"].get("phase") == "Running" for pod in pods)
 
 
 def test_a_healthy_fleet_has_no_findings_beyond_notes(patient: Patient) -> None:
@@ -484,73 +356,74 @@ def test_a_context_that_does_not_exist_is_one_clear_line(
     assert "kubectl config get-contexts" in line
 
 
-def ask(cluster: Cluster, kubeconfig: Path, context: str) -> int:
+def test_the_context_of_another_cluster_is_told(plane: Patient, tmp_path: Path) -> None:
+    """GKE's contexts carry project and location; the folder's are others."""
+    content = yaml.safe_load(plane.cluster.kubectl.kubeconfig.read_text())
+    content["contexts"][0]["name"] = "gke_other-project_us-west1_prod"
+    kubeconfig = write_kubeconfig(tmp_path, content)
+    found = plane.findings(kubeconfig, context="gke_other-project_us-west1_prod", code=1)
+    told_of = [f["message"] for f in found if f["rule"] == "DOC009"]
+    assert any("project other-project" in message for message in told_of)
+    assert any("location us-west1" in message for message in told_of)
+
+
+# The next two leave nothing to examine: they are the last of those that share the plane.
+
+
+def test_a_kind_that_is_missing_means_a_half_installed_kueue(plane: Patient) -> None:
+    client = plane.cluster.client
+    name = "workloadpriorityclasses.kueue.x-k8s.io"
+    client.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
+    found = plane.wait_for("DOC002", resource="Kueue")
+    assert "Kueue is half installed: the server has no WorkloadPriorityClass" in found["message"]
+
+
+def test_an_api_server_that_dies_half_way_ends_the_examination_in_one_line(
+    plane: Patient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half a picture would show faults that are none, so nothing is judged and nothing saved."""
+    killer = kubectl_that_kills_the_server(plane.cluster, tmp_path, at_call=15)
+    saved = tmp_path / "snapshot.json"
+    assert ask(plane.cluster, None, "e2e", f"--save={saved}", kubectl=killer) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.fullmatch(
+        r"stowplan doctor: the API server stopped answering on the read of .* \(\d+ of \d+ reads"
+        r" were done\): .*; nothing was judged",
+        said.err.splitlines()[-1],
+    )
+    assert not saved.exists()
+    with pytest.raises(ProcessError, match=r"kube-apiserver exited with status -9.*log"):
+        plane.cluster.check()
+
+
+def kubectl_that_kills_the_server(cluster: Cluster, folder: Path, at_call: int) -> Path:
+    """The plane's kubectl behind a script that kills the API server before one of its calls."""
+    assert cluster.processes is not None
+    pid = cluster.processes.pid("kube-apiserver")
+    script, calls = folder / "kubectl", folder / "calls"
+    script.write_text(
+        f"#!/bin/sh\necho >> {shlex.quote(str(calls))}\n"
+        f"test $(wc -l < {shlex.quote(str(calls))}) -lt {at_call} || kill -9 {pid} 2>/dev/null\n"
+        f'exec {shlex.quote(str(cluster.kubectl.binary))} "$@"\n'
+    )
+    script.chmod(0o700)
+    return script
+
+
+def ask(
+    cluster: Cluster,
+    kubeconfig: Path | None,
+    context: str,
+    *more: str,
+    kubectl: Path | None = None,
+) -> int:
     return main(
         [
             "doctor",
-            f"--kubeconfig={kubeconfig}",
+            f"--kubeconfig={kubeconfig or cluster.kubectl.kubeconfig}",
             f"--context={context}",
-            f"--kubectl={cluster.kubectl.binary}",
+            f"--kubectl={kubectl or cluster.kubectl.binary}",
+            *more,
         ]
     )
-
-
-def test_a_pod_in_a_wounded_pool_is_found_and_the_advice_frees_it(
-    stage: Stage, tmp_path: Path
-) -> None:
-    scene = stage(
-        "Hotswap works late: cordon, then delete the leader",
-        "What to do about a job that is stuck already. The doctor names the slice and two commands:"
-        " cordon the wounded pool, and delete one of the job's pods there; it restarts elsewhere.",
-    )
-    patient = Patient(scene.cluster, tmp_path)
-    lost = both_running(scene, fleet())
-    scene.lose_nodes(f"{lost}-1")
-    scene.wait(lambda: wounded(scene, lost), GARBAGE_COLLECTION_S, "a pod is pending for ever")
-    found = patient.wait_for("DOC030", resource=f"JobSet default/{HIGH}")
-    assert f"stuck in the wounded pool {lost}: 3 of its 4 pods run there" in found["message"]
-    assert "that has 3 usable nodes" in found["message"]
-    scene.recorder.mark("the doctor names it")
-    for command in found["fix"].partition(": the slice")[0].split(" and then "):
-        advised(scene, command)
-    swapped(scene)
-    patient.wait_without("DOC030")
-
-
-def test_a_slice_over_two_pools_is_found_and_the_advice_makes_it_whole(
-    stage: Stage, tmp_path: Path
-) -> None:
-    scene = stage(
-        "Mixed slices are made whole: deactivate, then activate",
-        "Kueue has replaced a lost node at once and mixed the slices; everything is Running. The"
-        " doctor names the slices, and what it advises makes them whole.",
-    )
-    patient = Patient(scene.cluster, tmp_path)
-    lost = both_running(scene, topology_aware(fleet()))
-    assert not [f for f in patient.findings() if f["rule"] in ("DOC030", "DOC031")]
-    scene.lose_nodes(f"{lost}-1")
-    scene.wait(lambda: len(scene.running(HIGH)) == PODS and mixed(scene), 60, "slices are mixed")
-    scene.wait(lambda: len(scene.pods(HIGH)) == PODS, GARBAGE_COLLECTION_S, "the orphans are gone")
-    found = patient.wait_for("DOC031", resource=f"JobSet default/{HIGH}")
-    assert "is spread over 2 node pools" in found["message"]
-    scene.recorder.mark("the doctor names it")
-    off, on = (
-        part.removeprefix("then ")
-        for part in found["fix"]
-        .partition(";")[0]
-        .split(", wait until the JobSet's pods are gone, ")
-    )
-    advised(scene, off)
-    scene.wait(lambda: scene.pods(HIGH) == [], 60, "its pods are gone")
-    advised(scene, on)
-    swapped(scene)
-    patient.wait_without("DOC031")
-
-
-def advised(scene: Scenario, command: str) -> None:
-    """Run a command as the doctor words it, with the plane's kubectl."""
-    program, *arguments = shlex.split(command)
-    assert program == "kubectl"
-    done = scene.cluster.kubectl.run(*arguments)
-    assert done.returncode == 0, done.stderr
-    scene.recorder.mark(command)
