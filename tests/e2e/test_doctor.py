@@ -276,10 +276,15 @@ def test_the_printed_roles_which_only_read_are_enough_and_a_smaller_one_is_said(
         "metadata": {"name": "doctor", "namespace": "default"},
     }
     client.create(account)
+    kubeconfig = limited_kubeconfig(patient.cluster, tmp_path)
+    assert ask(patient.cluster, kubeconfig, "e2e") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "refuses every read" in said.err
+    assert 'User "system:serviceaccount:default:doctor" cannot list' in said.err
     for role in roles:
         patient.cluster.ensure_namespace(role["metadata"].get("namespace", "default"))
         client.create(role)
-    kubeconfig = limited_kubeconfig(patient.cluster, tmp_path)
     try:
         patient.wait_for("DOC023", resource="JobSet default/third")
         admin, limited = patient.findings(), patient.findings(kubeconfig)
