@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from .controlplane.plane import KUBECONFIG_VARIABLE
+from .documents import CLUSTER, fleet
+from .fleets import example_cluster
 from .page import OUTPUT, TIMELINES, save, write_page
+from .patient import Patient, apply, faults, healthy_fleet, told
 from .planes import SCENARIO_JOBSET, SCENARIO_KUEUE, Planes
 from .scenario import Scenario, play
 from .schedule import OnePlaneEach, place_of
@@ -106,3 +109,22 @@ def stage(planes: Planes) -> Iterator[Stage]:
         save(scenario.recorder.timeline, TIMELINES)
     if played:
         write_page()
+
+
+@pytest.fixture(scope="module")
+def plane(planes: Planes, tmp_path_factory: pytest.TempPathFactory) -> Patient:
+    """The documents' fleet in the versions that it asks for, healthy, with its drivers."""
+    compiled = example_cluster(CLUSTER)
+    cluster = planes.fresh(compiled.kueue, compiled.jobset)
+    return healthy_fleet(cluster, tmp_path_factory.mktemp("doctor"))
+
+
+@pytest.fixture
+def patient(plane: Patient) -> Iterator[Patient]:
+    """The same, made healthy again after each test."""
+    yield plane
+    apply(plane.cluster, [m for m in fleet() if m["kind"] != "CheckpointConfiguration"])
+    try:
+        plane.cluster.wait(lambda: not faults(plane.findings()), 90, "a healthy plane")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}: {told(plane.findings())}") from None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from generator.cli.main import main
 from generator.doctor.drivers import driver_name
 
@@ -145,3 +147,28 @@ def install_driver(cluster: Cluster, config: str) -> None:
 def running(cluster: Cluster, name: str) -> bool:
     pods = cluster.client.items("v1", "Pod", "default", f"jobset.sigs.k8s.io/jobset-name={name}")
     return len(pods) == PODS and all(pod["status"].get("phase") == "Running" for pod in pods)
+
+
+def ask(
+    cluster: Cluster,
+    kubeconfig: Path | None,
+    context: str,
+    *more: str,
+    kubectl: Path | None = None,
+) -> int:
+    return main(
+        [
+            "doctor",
+            f"--kubeconfig={kubeconfig or cluster.kubectl.kubeconfig}",
+            f"--context={context}",
+            f"--kubectl={kubectl or cluster.kubectl.binary}",
+            *more,
+        ]
+    )
+
+
+def write_kubeconfig(folder: Path, content: dict[str, Any]) -> Path:
+    target = folder / "kubeconfig"
+    target.touch(mode=0o600)
+    target.write_text(yaml.safe_dump(content))
+    return target

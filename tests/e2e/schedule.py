@@ -17,7 +17,13 @@ SCENARIOS = ("test_hotswap.py", "test_advice.py", "test_queueing.py")
 #: Files whose parameter says which plane a test needs: a cluster's name, or a version.
 BY_PARAMETER = ("test_acceptance.py", "test_agreement.py")
 #: What takes minutes, the longest first: begun last it would be waited for alone.
-LONGEST_FIRST = ("test_gitops.py", "test_hotswap.py", "test_doctor.py", "test_advice.py")
+LONGEST_FIRST = (
+    "test_gitops.py",
+    "test_hotswap.py",
+    "test_advice.py",
+    "test_doctor.py",
+    "test_doctor_cluster.py",
+)
 
 
 class OnePlaneEach(LoadScopeScheduling):

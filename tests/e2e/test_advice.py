@@ -15,6 +15,14 @@ from .test_hotswap import GARBAGE_COLLECTION_S, both_running, mixed, swapped, wo
 
 pytestmark = pytest.mark.e2e
 
+#: Where Kueue's release keeps its Configuration, with every feature gate at its default.
+DEFAULT_SETTINGS = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
+    "data": {"controller_manager_config.yaml": "kind: Configuration\n"},
+}
+
 
 def test_a_pod_in_a_wounded_pool_is_found_and_the_advice_frees_it(
     stage: Stage, tmp_path: Path
@@ -48,6 +56,9 @@ def test_a_slice_over_two_pools_is_found_and_the_advice_makes_it_whole(
     )
     patient = Patient(scene.cluster, tmp_path)
     lost = both_running(scene, topology_aware(fleet()))
+    scene.apply(DEFAULT_SETTINGS)
+    warned = patient.wait_for("DOC032", resource="ConfigMap kueue-system/kueue-manager-config")
+    assert "TASFailedNodeReplacement is on" in warned["message"]
     assert not [f for f in patient.findings() if f["rule"] in ("DOC030", "DOC031")]
     scene.lose_nodes(f"{lost}-1")
     scene.wait(lambda: len(scene.running(HIGH)) == PODS and mixed(scene), 60, "slices are mixed")

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,35 +12,13 @@ from generator.cli.main import main
 
 from .controlplane.kwok import tpu_v6e_pool
 from .controlplane.plane import Cluster
-from .controlplane.processes import ProcessError, free_port
-from .documents import CLUSTER, HIGH, KUEUE, LOW, TPU, fleet, jobset
-from .fleets import example_cluster
-from .patient import CHECKPOINTING, CONFIG_API, FOLDER, Patient, apply, faults, healthy_fleet, told
-from .planes import Planes
+from .documents import HIGH, KUEUE, LOW, TPU, fleet, jobset
+from .patient import CHECKPOINTING, CONFIG_API, FOLDER, Patient, ask, faults, told, write_kubeconfig
 from .scenario import JOBSET_API
 
 pytestmark = pytest.mark.e2e
 
 QUEUE = "tpu-training-cq"
-
-
-@pytest.fixture(scope="module")
-def plane(planes: Planes, tmp_path_factory: pytest.TempPathFactory) -> Patient:
-    """The documents' fleet in the versions that it asks for, healthy, with its drivers."""
-    compiled = example_cluster(CLUSTER)
-    cluster = planes.fresh(compiled.kueue, compiled.jobset)
-    return healthy_fleet(cluster, tmp_path_factory.mktemp("doctor"))
-
-
-@pytest.fixture
-def patient(plane: Patient) -> Iterator[Patient]:
-    """The same, made healthy again after each test."""
-    yield plane
-    apply(plane.cluster, [m for m in fleet() if m["kind"] != "CheckpointConfiguration"])
-    try:
-        plane.cluster.wait(lambda: not faults(plane.findings()), 90, "a healthy plane")
-    except TimeoutError as error:
-        raise AssertionError(f"{error}: {told(plane.findings())}") from None
 
 
 def test_a_healthy_fleet_has_no_findings_beyond_notes(patient: Patient) -> None:
@@ -329,106 +303,3 @@ def limited_kubeconfig(cluster: Cluster, folder: Path) -> Path:
     content = yaml.safe_load(cluster.kubectl.kubeconfig.read_text())
     content["users"][0]["user"] = {"token": token}
     return write_kubeconfig(folder, content)
-
-
-def write_kubeconfig(folder: Path, content: dict[str, Any]) -> Path:
-    target = folder / "kubeconfig"
-    target.touch(mode=0o600)
-    target.write_text(yaml.safe_dump(content))
-    return target
-
-
-def test_an_api_server_that_is_gone_is_one_clear_line(
-    plane: Patient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The plane's own kubectl, and a port where nobody listens."""
-    content = yaml.safe_load(plane.cluster.kubectl.kubeconfig.read_text())
-    content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
-    code = ask(plane.cluster, write_kubeconfig(tmp_path, content), "e2e")
-    said = capsys.readouterr()
-    assert code == 2
-    assert said.out == ""
-    assert said.err.splitlines()[-1].endswith("nothing was judged")
-    assert "refused" in said.err
-
-
-def test_a_context_that_does_not_exist_is_one_clear_line(
-    plane: Patient, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert ask(plane.cluster, plane.cluster.kubectl.kubeconfig, "prod") == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "prod" in line
-    assert "kubectl config get-contexts" in line
-
-
-def test_the_context_of_another_cluster_is_told(plane: Patient, tmp_path: Path) -> None:
-    """GKE's contexts carry project and location; the folder's are others."""
-    content = yaml.safe_load(plane.cluster.kubectl.kubeconfig.read_text())
-    content["contexts"][0]["name"] = "gke_other-project_us-west1_prod"
-    kubeconfig = write_kubeconfig(tmp_path, content)
-    found = plane.findings(kubeconfig, context="gke_other-project_us-west1_prod", code=1)
-    told_of = [f["message"] for f in found if f["rule"] == "DOC009"]
-    assert any("project other-project" in message for message in told_of)
-    assert any("location us-west1" in message for message in told_of)
-
-
-# The next two leave nothing to examine: they are the last of those that share the plane.
-
-
-def test_a_kind_that_is_missing_means_a_half_installed_kueue(plane: Patient) -> None:
-    client = plane.cluster.client
-    name = "workloadpriorityclasses.kueue.x-k8s.io"
-    client.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
-    found = plane.wait_for("DOC002", resource="Kueue")
-    assert "Kueue is half installed: the server has no WorkloadPriorityClass" in found["message"]
-
-
-def test_an_api_server_that_dies_half_way_ends_the_examination_in_one_line(
-    plane: Patient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Half a picture would show faults that are none, so nothing is judged and nothing saved."""
-    killer = kubectl_that_kills_the_server(plane.cluster, tmp_path, at_call=15)
-    saved = tmp_path / "snapshot.json"
-    assert ask(plane.cluster, None, "e2e", f"--save={saved}", kubectl=killer) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert re.fullmatch(
-        r"stowplan doctor: the API server stopped answering on the read of .* \(\d+ of \d+ reads"
-        r" were done\): .*; nothing was judged",
-        said.err.splitlines()[-1],
-    )
-    assert not saved.exists()
-    with pytest.raises(ProcessError, match=r"kube-apiserver exited with status -9.*log"):
-        plane.cluster.check()
-
-
-def kubectl_that_kills_the_server(cluster: Cluster, folder: Path, at_call: int) -> Path:
-    """The plane's kubectl behind a script that kills the API server before one of its calls."""
-    assert cluster.processes is not None
-    pid = cluster.processes.pid("kube-apiserver")
-    script, calls = folder / "kubectl", folder / "calls"
-    script.write_text(
-        f"#!/bin/sh\necho >> {shlex.quote(str(calls))}\n"
-        f"test $(wc -l < {shlex.quote(str(calls))}) -lt {at_call} || kill -9 {pid} 2>/dev/null\n"
-        f'exec {shlex.quote(str(cluster.kubectl.binary))} "$@"\n'
-    )
-    script.chmod(0o700)
-    return script
-
-
-def ask(
-    cluster: Cluster,
-    kubeconfig: Path | None,
-    context: str,
-    *more: str,
-    kubectl: Path | None = None,
-) -> int:
-    return main(
-        [
-            "doctor",
-            f"--kubeconfig={kubeconfig or cluster.kubectl.kubeconfig}",
-            f"--context={context}",
-            f"--kubectl={kubectl or cluster.kubectl.binary}",
-            *more,
-        ]
-    )
