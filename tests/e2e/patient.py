@@ -49,7 +49,7 @@ class Patient:
         assert answer == code if code is not None else answer in (0, 1)
         return list(json.loads(report.read_text())["findings"])
 
-    def wait_for(self, rule: str, seconds: float = 30, **wanted: str) -> dict[str, Any]:
+    def wait_for(self, rule: str, seconds: float = 60, **wanted: str) -> dict[str, Any]:
         """Ask until there is a finding of a rule whose fields hold the texts given."""
 
         def found() -> dict[str, Any] | None:
@@ -90,7 +90,7 @@ def healthy_fleet(cluster: Cluster, folder: Path) -> Patient:
     for pool in POOLS:
         add_pool(cluster.client, pool)
     names = {name for pool in POOLS for name in pool.node_names()}
-    cluster.wait(lambda: ready_nodes(cluster.client) >= names, 60, "nodes to be ready")
+    cluster.wait(lambda: ready_nodes(cluster.client) >= names, 90, "nodes to be ready")
     cluster.ensure_namespace(CHECKPOINTING)
     apply(cluster, fleet())
     config = next(m for m in fleet() if m["kind"] == "CheckpointConfiguration")

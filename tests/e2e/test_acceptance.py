@@ -169,7 +169,7 @@ def running_fleet(fleet: CompiledCluster, cluster: Cluster, client_side: bool) -
     for pool in pools:
         add_pool(cluster.client, pool)
     expected = {name for pool in pools for name in pool.node_names()}
-    cluster.wait(lambda: ready_nodes(cluster.client) >= expected, 60, "nodes to be ready")
+    cluster.wait(lambda: ready_nodes(cluster.client) >= expected, 90, "nodes to be ready")
     for path in fleet.files():
         if client_side:
             completed = cluster.kubectl.run("apply", "--validate=strict", "-f", str(path))

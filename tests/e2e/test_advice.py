@@ -61,7 +61,7 @@ def test_a_slice_over_two_pools_is_found_and_the_advice_makes_it_whole(
     assert "TASFailedNodeReplacement is on" in warned["message"]
     assert not [f for f in patient.findings() if f["rule"] in ("DOC030", "DOC031")]
     scene.lose_nodes(f"{lost}-1")
-    scene.wait(lambda: len(scene.running(HIGH)) == PODS and mixed(scene), 60, "slices are mixed")
+    scene.wait(lambda: len(scene.running(HIGH)) == PODS and mixed(scene), 90, "slices are mixed")
     scene.wait(lambda: len(scene.pods(HIGH)) == PODS, GARBAGE_COLLECTION_S, "the orphans are gone")
     found = patient.wait_for("DOC031", resource=f"JobSet default/{HIGH}")
     assert "is spread over 2 node pools" in found["message"]

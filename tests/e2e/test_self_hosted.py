@@ -57,7 +57,7 @@ def cluster(fleet: CompiledCluster, planes: Planes) -> Cluster:
     for pool in pools:
         add_pool(found.client, pool)
     expected = {name for pool in pools for name in pool.node_names()}
-    found.wait(lambda: ready_nodes(found.client) >= expected, 60, "nodes to be ready")
+    found.wait(lambda: ready_nodes(found.client) >= expected, 90, "nodes to be ready")
     return found
 
 
