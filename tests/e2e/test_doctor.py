@@ -270,7 +270,7 @@ def test_the_printed_roles_which_only_read_are_enough_and_a_smaller_one_is_said(
         client.request("PUT", path, json.dumps(cluster_role).encode())
         patient.cluster.wait(
             lambda: [f for f in patient.findings(kubeconfig) if f["rule"] == "DOC001"],
-            20,
+            60,
             "the smaller role to hold",
         )
         found = patient.findings(kubeconfig)
