@@ -14,7 +14,7 @@ from generator.doctor.kubectl import NoClusterError, RefusedError
 from generator.doctor.reads import CHECKPOINTING, JOBSET, KUEUE, READS, Read
 from generator.doctor.snapshot import Snapshot, Unread, kept
 
-NOT_SERVED, NOT_FOUND = "NotServed", "NotFound"
+NOT_SERVED, NOT_FOUND, FORBIDDEN = "NotServed", "NotFound", "Forbidden"
 GROUPS_WITH_KINDS = (KUEUE, JOBSET, CHECKPOINTING)
 """Groups whose kinds are looked up one by one: a CRD may be missing."""
 
@@ -53,7 +53,7 @@ def collect(
         progress: told how many reads of how many are done.
 
     Raises:
-        NoClusterError: the server does not answer, or stopped answering on the way.
+        NoClusterError: the server does not answer, stopped answering on the way, or forbids all.
     """
     snapshot = Snapshot(client.context)
     snapshot.version, snapshot.served = _discover(client)
@@ -83,7 +83,18 @@ def collect(
                 snapshot.objects[read.key] = found
     finally:  # on Ctrl-C too: what has not begun never will
         pool.shutdown(wait=False, cancel_futures=True)
+    _refuse_blindness(snapshot)
     return snapshot
+
+
+def _refuse_blindness(snapshot: Snapshot) -> None:
+    """A report of nothing would read like one of a healthy cluster."""
+    forbidden = [unread for unread in snapshot.unread if unread.reason == FORBIDDEN]
+    if forbidden and not snapshot.objects:
+        raise NoClusterError(
+            f"the API server refuses every read ({forbidden[0].message}); stowplan doctor --rbac "
+            "prints the roles that it needs"
+        )
 
 
 def _discover(client: Client) -> tuple[str, dict[str, list[str]]]:

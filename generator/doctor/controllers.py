@@ -66,6 +66,13 @@ JOBSET_CONTROLLER = Controller(
 )
 CONTROLLERS = (KUEUE_CONTROLLER, JOBSET_CONTROLLER)
 
+_SIGNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "Kueue": ("clusterqueues", ("conditions",)),
+    # A JobSet that is admitted before its controller first sees it never gets a condition.
+    "JobSet": ("jobsets", ("conditions", "replicatedJobsStatus")),
+}
+"""Controller → the list that shows its life, and the fields of a status that it writes."""
+
 
 def _served(look: Look, controller: Controller) -> bool:
     kinds = {"Kueue": "Workload", "JobSet": "JobSet"}
@@ -129,16 +136,17 @@ def _absent(look: Look, controller: Controller, resource: str) -> Iterator[Findi
 
 def _life(look: Look, controller: Controller) -> bool | None:
     """Whether the controller writes statuses; None where no object could show it."""
-    key, sign = {"Kueue": ("clusterqueues", "conditions"), "JobSet": ("jobsets", "conditions")}[
-        controller.title
+    key, signs = _SIGNS[controller.title]
+    written = [
+        any(dig(item, "status", sign) for sign in signs) for item in look.snapshot.items(key)
     ]
-    seen = [
-        item
+    if any(written):
+        return True
+    ages = (
+        look.snapshot.age_s(dig(item, "metadata", "creationTimestamp"))
         for item in look.snapshot.items(key)
-        if look.snapshot.age_s(dig(item, "metadata", "creationTimestamp")) > _SILENT_S
-        or dig(item, "status", sign)
-    ]
-    return any(dig(item, "status", sign) for item in seen) if seen else None
+    )
+    return False if any(age > _SILENT_S for age in ages) else None
 
 
 def _version(

@@ -63,6 +63,7 @@ _STYLE = """
 body { background: var(--ground); color: var(--ink); margin: 2rem auto; max-width: 1180px;
   padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .3rem; }
+a { color: inherit; } nav ul { columns: 2; padding-left: 1.2rem; }
 p, li { max-width: 52rem; } .soft, figcaption { color: var(--soft); }
 figure { margin: .6rem 0; overflow-x: auto; } svg { display: block; min-width: 900px; width: 100%; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg .soft { fill: var(--soft); }
@@ -82,8 +83,7 @@ ol { margin: .3rem 0; padding-left: 1.6rem; } time { font-variant-numeric: tabul
 def save(timeline: Timeline, folder: Path) -> Path:
     """Keep a recorded scenario as JSON, so that the page can be made from several runs."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = "".join(c if c.isalnum() else "-" for c in timeline.title.lower()).strip("-")
-    path = folder / f"{stem[:80]}.json"
+    path = folder / f"{anchor(timeline.title)}.json"
     path.write_text(json.dumps(asdict(timeline), indent=1))
     return path
 
@@ -117,17 +117,32 @@ def write_page() -> None:
 
 def render(timelines: Iterable[Timeline], parts: str) -> str:
     """The page; ``parts`` says which versions played."""
-    sections = "\n".join(_section(timeline) for timeline in timelines)
+    played = list(timelines)
+    sections = "\n".join(_section(timeline) for timeline in played)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>stowplan: scenarios on a control plane</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>{_STYLE}{_pool_rules()}</style></head><body>
 <h1>Scenarios on a real control plane</h1>
 <p class="soft">{escape(parts)} Nodes are simulated; everything that decides is real.</p>
+{_contents(played)}
 {_key()}
 {sections}
 </body></html>
 """
+
+
+def anchor(title: str) -> str:
+    """A title as part of a file name and of a link."""
+    return "".join(c if c.isalnum() else "-" for c in title.lower()).strip("-")[:80]
+
+
+def _contents(timelines: Iterable[Timeline]) -> str:
+    rows = "".join(
+        f'<li><a href="#{anchor(timeline.title)}">{escape(timeline.title)}</a></li>'
+        for timeline in timelines
+    )
+    return f"<nav><ul>{rows}</ul></nav>"
 
 
 def _pool_rules() -> str:
@@ -140,7 +155,7 @@ def _key() -> str:
         ("wait", "pod pending"),
         ("gate", "gated, suspended, cordoned or waiting for admission"),
         ("stop", "pod being deleted"),
-        ("bad", "evicted or failed"),
+        ("bad", "evicted, failed, not ready"),
         ("good", "workload admitted, JobSet active"),
     )
     items = "".join(
@@ -154,7 +169,8 @@ def _section(timeline: Timeline) -> str:
         f"<li><time>{mark.at:.1f} s</time> {escape(mark.text)}</li>" for mark in timeline.marks
     )
     return (
-        f"<section><h2>{escape(timeline.title)}</h2><p>{escape(timeline.story)}</p>"
+        f'<section id="{anchor(timeline.title)}">'
+        f"<h2>{escape(timeline.title)}</h2><p>{escape(timeline.story)}</p>"
         f"<figure>{_chart(timeline)}</figure><ol>{marks}</ol></section>"
     )
 

@@ -43,7 +43,7 @@ class Scenario:
             add_pool(self.client, pool)
             self._pool_of |= dict.fromkeys(pool.node_names(), pool.name)
             expected |= set(pool.node_names())
-        self.cluster.wait(lambda: ready_nodes(self.client) >= expected, 60, "nodes to be ready")
+        self.cluster.wait(lambda: ready_nodes(self.client) >= expected, 90, "nodes to be ready")
 
     def apply(self, *manifests: Manifest) -> None:
         for manifest in manifests:
@@ -64,7 +64,7 @@ class Scenario:
             if self.client.find("v1", "Node", name) is None:
                 self.client.create(pool.manifest(name))
         expected = set(pool.node_names())
-        self.cluster.wait(lambda: ready_nodes(self.client) >= expected, 60, "repaired nodes")
+        self.cluster.wait(lambda: ready_nodes(self.client) >= expected, 90, "repaired nodes")
         self.recorder.mark(f"repaired: {pool.name}")
 
     def cordon_pool(self, pool: str) -> None:

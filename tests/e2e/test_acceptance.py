@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,11 @@ import pytest
 
 from generator.cli.main import main
 
-from .controlplane.client import Manifest, read_manifest
+from .controlplane.client import ApiError, Manifest, read_manifest
 from .controlplane.kwok import add_pool, ready_nodes
 from .controlplane.plane import Cluster
 from .fleet_nodes import pools_for
-from .fleets import CompiledCluster, example_clusters
+from .fleets import CompiledCluster, cluster_versions, example_clusters
 from .planes import Planes
 
 pytestmark = pytest.mark.e2e
@@ -24,13 +25,35 @@ pytestmark = pytest.mark.e2e
 #: The only warning that is expected, and only where a cluster asks for v1beta1.
 V1BETA1_DEPRECATION = "This version is deprecated. Use v1beta2 instead."
 
+INIT = "stowplan-init"
 SETTLED_S = 3.0
+#: How often a manifest is applied again before a controller has not written in between.
+UNDISTURBED_TRIES = 20
+#: What the API server says when it has a newer version than the one named.
+MODIFIED = "the object has been modified"
 
 
-@pytest.fixture(scope="module", params=example_clusters(), ids=lambda fleet: fleet.name)
-def fleet(request: pytest.FixtureRequest) -> CompiledCluster:
+@pytest.fixture(
+    scope="module",
+    params=[*example_clusters(), INIT],
+    ids=lambda fleet: getattr(fleet, "name", fleet),
+)
+def fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> CompiledCluster:
+    """The example clusters, and the tree that ``stowplan init`` writes."""
+    if request.param == INIT:
+        return compiled_init(tmp_path_factory.mktemp("init"))
     compiled: CompiledCluster = request.param
     return compiled
+
+
+def compiled_init(folder: Path) -> CompiledCluster:
+    """The one cluster of a new tree, compiled as its README says."""
+    assert main(["init", str(folder)]) == 0
+    assert main(["compile", "-j", "1", "-C", str(folder)]) == 0
+    (cluster,) = (folder / "compiled").iterdir()
+    return CompiledCluster(cluster.name, cluster, *cluster_versions(cluster))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +101,7 @@ def test_a_second_server_side_apply_changes_nothing(
 def test_a_second_client_side_apply_changes_nothing(
     fleet: CompiledCluster, planes: Planes, tmp_path: Path
 ) -> None:
-    cluster = planes.fresh(fleet.kueue, fleet.jobset)
+    cluster = planes.empty(fleet.kueue, fleet.jobset)
     for namespace in namespaces(fleet):
         cluster.ensure_namespace(namespace)
     running_fleet(fleet, cluster, client_side=True)
@@ -146,7 +169,7 @@ def running_fleet(fleet: CompiledCluster, cluster: Cluster, client_side: bool) -
     for pool in pools:
         add_pool(cluster.client, pool)
     expected = {name for pool in pools for name in pool.node_names()}
-    cluster.wait(lambda: ready_nodes(cluster.client) >= expected, 60, "nodes to be ready")
+    cluster.wait(lambda: ready_nodes(cluster.client) >= expected, 90, "nodes to be ready")
     for path in fleet.files():
         if client_side:
             completed = cluster.kubectl.run("apply", "--validate=strict", "-f", str(path))
@@ -197,8 +220,12 @@ def settle(cluster: Cluster) -> None:
 
 def changes_of_reapplying(
     cluster: Cluster, manifest: Manifest, text: bytes, force: bool
-) -> Iterator[str]:
-    """Paths that differ after the same manifest is applied again; also a bare new version."""
+) -> list[str]:
+    """Paths that differ after the same manifest is applied again; also a bare new version.
+
+    The server is told which version of the object was read, so that it refuses when a controller
+    writes between the reading and the applying, and what changes is this apply's doing.
+    """
     metadata = manifest["metadata"]
     where = (
         manifest["apiVersion"],
@@ -206,15 +233,25 @@ def changes_of_reapplying(
         metadata["name"],
         metadata.get("namespace", ""),
     )
-    for _ in range(3):
+    for _ in range(UNDISTURBED_TRIES):
         before = cluster.client.get(*where)
-        after = cluster.client.apply(manifest, text, force=force).body
-        if before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]:
-            return
-        if before.get("status") == after.get("status"):
-            break
-        time.sleep(1)
-    yield from differences(before, after, "")
+        read = before["metadata"]["resourceVersion"]
+        try:
+            after = cluster.client.apply(manifest, at_version(text, read), force=force).body
+        except ApiError as error:
+            if MODIFIED not in error.message:
+                raise
+            time.sleep(0.2)
+            continue
+        return list(differences(before, after, ""))
+    return [f"written to by others at each of {UNDISTURBED_TRIES} tries"]
+
+
+def at_version(text: bytes, version: str) -> bytes:
+    """The same file, to be applied to one version of the object only; every other byte is kept."""
+    (found,) = re.findall(rb"^metadata:\n", text, flags=re.MULTILINE)
+    precondition = f'{found.decode()}  resourceVersion: "{version}"\n'.encode()
+    return text.replace(found, precondition, 1)
 
 
 def differences(before: Any, after: Any, path: str) -> Iterator[str]:

@@ -40,7 +40,12 @@ class _Tags(HTMLParser):
         self.texts: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.loads += [str(value) for name, value in attrs if name in ("src", "href", "srcset")]
+        self.loads += [
+            str(value)
+            for name, value in attrs
+            # A fragment is a place on the same page.
+            if name in ("src", "href", "srcset") and not str(value).startswith("#")
+        ]
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -97,3 +102,11 @@ def test_the_same_seed_makes_the_same_mutations_and_spares_the_original() -> Non
     assert runs[0] == runs[1]
     assert manifests == before
     assert all(one.manifest != old for one, old in zip(runs[0], manifests * 20, strict=True))
+
+
+def test_the_contents_lead_to_every_scenario() -> None:
+    titles = ("Fair sharing", "Hotswap: a whole node pool is lost", "<b> & co")
+    page = render([Timeline(title) for title in titles], "")
+    links = re.findall(r'href="#([^"]*)"', page)
+    assert len(set(links)) == len(titles)
+    assert [page.count(f'<section id="{link}">') for link in links] == [1] * len(titles)

@@ -6,13 +6,19 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from .__main__ import everything
+from .__main__ import main as e2e
 from .controlplane import build, processes, versions
+from .controlplane.client import Client
+from .controlplane.plane import KUBECONFIG_VARIABLE, Cluster, Kubectl
 from .controlplane.processes import Part, ProcessError, Processes, free_port, listens
 from .fleets import example_clusters
+from .planes import Planes
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
@@ -63,6 +69,26 @@ def test_stop_kills_what_ignores_it(
         os.kill(pid, 0)
 
 
+def test_a_failed_test_is_told_which_part_of_its_plane_died(
+    running: Processes, tmp_path: Path
+) -> None:
+    planes = Planes(None, tmp_path, print)
+    assert planes.crash() == ""
+    cluster = Cluster(no_client(), Kubectl(tmp_path, tmp_path), "", "", True, running)
+    assert planes.enter(nullcontext(cluster)) is cluster
+    running.start(part("kueue", "import time; time.sleep(60)"))
+    assert planes.crash() == ""
+    running.kill("kueue")
+    assert planes.crash().startswith("kueue exited with status -9; end of its log:")
+    planes.stop()
+    assert planes.crash() == ""
+
+
+def no_client() -> Client:
+    """A client of nobody, for what makes no request."""
+    return Client.over_socket(Path("/nonexistent"))
+
+
 def test_a_free_port_has_no_listener() -> None:
     assert not listens(free_port())
 
@@ -76,6 +102,29 @@ def test_without_go_the_build_says_what_is_missing(
     with pytest.raises(build.NoGoToolchainError, match=r"no Go toolchain.*etcd.*KUBECONFIG"):
         build.build([versions.etcd()], said.append)
     assert said == []
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["nothing built", "all built"])
+def test_make_e2e_without_go_says_so_and_stops(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cached: bool,
+) -> None:
+    monkeypatch.setenv("STOWPLAN_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(KUBECONFIG_VARIABLE, raising=False)
+    monkeypatch.setattr(pytest, "main", lambda arguments: pytest.fail("tests were begun"))
+    for program in everything() if cached else ():
+        binary = build.binary_path(program)
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        binary.touch()
+    assert e2e([]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("make e2e: no Go toolchain: the command 'go' is not on PATH, and ")
+    assert ("must be built from source" in said.err) is not cached
+    assert said.err.endswith("STOWPLAN_E2E_KUBECONFIG.\n")
 
 
 def test_the_forecast_names_what_is_built_and_for_how_long(

@@ -39,7 +39,7 @@ def test_a_job_beyond_quota_waits_and_starts_when_quota_is_free(stage: Stage) ->
     scene.apply(jobset("first", "small-queue"), jobset("second", "small-queue"))
     wait_running(scene, "first", "second")
     scene.apply(jobset("third", "small-queue"))
-    scene.wait(lambda: pending_for_quota(scene, "third"), 20, "third waits for quota")
+    scene.wait(lambda: pending_for_quota(scene, "third"), 60, "third waits for quota")
     assert scene.pods("third") == []
     assert scene.jobset("third")["spec"]["suspend"] is True
     scene.delete_jobset("first")
@@ -108,7 +108,7 @@ def test_fair_sharing_gives_the_idle_cohort_to_those_who_have_less(stage: Stage)
     for index in range(3):
         scene.apply(jobset(f"b-{index}", "team-b-queue"))
     scene.wait(lambda: slices_of(scene, "b") == 2, 90, "team b has two slices")
-    scene.wait(lambda: slices_of(scene, "a") == 2, 30, "team a keeps two slices")
+    scene.wait(lambda: slices_of(scene, "a") == 2, 60, "team a keeps two slices")
 
 
 def test_kueue_places_each_slice_in_one_pool(stage: Stage) -> None:
@@ -132,7 +132,7 @@ def test_kueue_places_each_slice_in_one_pool(stage: Stage) -> None:
         m for m in topology_aware([jobset("too-wide", "small-queue")]) if m["kind"] == "JobSet"
     )
     scene.apply(third)
-    scene.wait(lambda: "topology" in why_pending(scene, "too-wide"), 20, "no pool has four free")
+    scene.wait(lambda: "topology" in why_pending(scene, "too-wide"), 60, "no pool has four free")
     assert scene.pods("too-wide") == []
 
 

@@ -35,11 +35,14 @@ class NoGoToolchainError(BuildError):
     """There is no ``go`` command on PATH."""
 
     def __init__(self, missing: Sequence[GoProgram]) -> None:
+        wanted = (
+            f"{', '.join(program.label for program in missing)} must be built from source"
+            if missing
+            else "the manifests of Kueue and JobSet are read from their Go modules"
+        )
         super().__init__(
-            "no Go toolchain: the command 'go' is not on PATH, and "
-            + ", ".join(program.label for program in missing)
-            + " must be built from source. Install Go 1.26 or newer, or name an existing cluster's"
-            " kubeconfig in STOWPLAN_E2E_KUBECONFIG."
+            f"no Go toolchain: the command 'go' is not on PATH, and {wanted}. Install Go 1.26 or"
+            " newer, or name an existing cluster's kubeconfig in STOWPLAN_E2E_KUBECONFIG."
         )
 
 
@@ -76,6 +79,16 @@ def forecast(programs: Sequence[GoProgram]) -> str:
     )
 
 
+def require_go(programs: Sequence[GoProgram]) -> None:
+    """Refuse early what fails later: even with every binary cached, modules are read.
+
+    Raises:
+        NoGoToolchainError: there is no Go.
+    """
+    if shutil.which("go") is None:
+        raise NoGoToolchainError(missing(programs))
+
+
 def build(programs: Sequence[GoProgram], report: Callable[[str], None] = print) -> None:
     """Build every program that is not cached.
 
@@ -103,10 +116,7 @@ def module_folder(module: str, version: str) -> Path:
     Raises:
         BuildError: the module proxy does not serve that version.
     """
-    if shutil.which("go") is None:
-        raise BuildError(
-            f"no Go toolchain: {module}@{version} is needed for its manifests; install Go"
-        )
+    require_go(())
     completed = subprocess.run(
         ["go", "mod", "download", "-json", f"{module}@{version}"],
         capture_output=True,

@@ -325,7 +325,7 @@ class NoSuchKindError(Exception):
 
 def read_manifest(path: Path) -> Manifest:
     """The one resource of a YAML file."""
-    manifest = yaml.safe_load(path.read_text())
+    manifest = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
     if not isinstance(manifest, dict):
         raise ValueError(f"{path}: one Kubernetes resource expected")
     return manifest

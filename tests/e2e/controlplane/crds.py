@@ -10,6 +10,7 @@ import base64
 import gzip
 import json
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ def webhooks(
     found = []
     for manifest in _kustomize(module, version, "config/components/webhook", kubectl):
         if manifest["kind"] in _WEBHOOK_KINDS:
-            manifest["metadata"] = {"name": f"{product}-{manifest['metadata']['name']}"}
-            found.append(_redirect(manifest, url, authority))
+            name = f"{product}-{manifest['metadata']['name']}"
+            found.append(_redirect({**manifest, "metadata": {"name": name}}, url, authority))
     return found
 
 
@@ -59,19 +60,31 @@ def checkpoint_definition() -> Manifest:
 
 
 def established(client: Client) -> bool:
-    """Whether every CRD of the cluster is served, by discovery too."""
+    """Whether every CRD of the cluster is served, in discovery and in the OpenAPI documents.
+
+    The three follow one another; kubectl's own validation and our mutations read the last.
+    """
     definitions = client.items("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    documents = client.request("GET", "/openapi/v3").body["paths"]
     return all(
-        _established(definition) and _discovered(client, definition) for definition in definitions
+        _established(definition)
+        and _discovered(client, definition)
+        and all(f"apis/{version}" in documents for version in _served(definition))
+        for definition in definitions
     )
 
 
 def _discovered(client: Client, definition: Manifest) -> bool:
+    kind = definition["spec"]["names"]["kind"]
+    return all(client.serves(version, kind) for version in _served(definition))
+
+
+def _served(definition: Manifest) -> list[str]:
+    """API versions in which a CRD is served."""
     spec = definition["spec"]
-    served = [version["name"] for version in spec["versions"] if version["served"]]
-    return all(
-        client.serves(f"{spec['group']}/{version}", spec["names"]["kind"]) for version in served
-    )
+    return [
+        f"{spec['group']}/{version['name']}" for version in spec["versions"] if version["served"]
+    ]
 
 
 def _established(definition: Manifest) -> bool:
@@ -79,7 +92,8 @@ def _established(definition: Manifest) -> bool:
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
-def _kustomize(module: str, version: str, folder: str, kubectl: Path) -> list[Manifest]:
+@cache
+def _kustomize(module: str, version: str, folder: str, kubectl: Path) -> tuple[Manifest, ...]:
     completed = subprocess.run(
         [str(kubectl), "kustomize", folder],
         cwd=build.module_folder(module, version),
@@ -90,7 +104,8 @@ def _kustomize(module: str, version: str, folder: str, kubectl: Path) -> list[Ma
     )
     if completed.returncode != 0:
         raise InstallError(f"{module}@{version}: kustomize {folder}: {completed.stderr.strip()}")
-    return [document for document in yaml.safe_load_all(completed.stdout) if document]
+    documents = yaml.load_all(completed.stdout, Loader=yaml.CSafeLoader)
+    return tuple(document for document in documents if document)
 
 
 def _redirect(manifest: Manifest, url: str, authority: Path) -> Manifest:

@@ -9,10 +9,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from generator.doctor.controllers import CONTROLLERS, image_version
 
 from . import build, certs, crds, kwok, parts, versions
 from .client import ApiError, Client
@@ -21,6 +25,9 @@ from .processes import Part, ProcessError, Processes
 _USERS = ("admin", "controller-manager", "scheduler", "jobset", "kueue", "kwok")
 
 KUBECONFIG_VARIABLE = "STOWPLAN_E2E_KUBECONFIG"
+
+#: Namespace and Deployment of Kueue and of JobSet, as their releases install them.
+_CONTROLLERS = tuple((one.namespace, one.deployment) for one in CONTROLLERS)
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,11 @@ class Cluster:
             time.sleep(0.2)
 
     def ensure_namespace(self, name: str) -> None:
-        """Create the namespace unless it exists, and wait for its default service account."""
+        """Create the namespace unless it exists, and wait for its default service account.
+
+        One that is being deleted refuses whatever is made in it, so its end is waited for first.
+        """
+        self.wait(lambda: not self._ends(name), 90, f"the end of namespace {name}")
         try:
             self.client.create(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -105,9 +116,13 @@ class Cluster:
             self.created_namespaces.append(name)
         self.wait(
             lambda: self.client.find("v1", "ServiceAccount", "default", name),
-            30,
+            90,
             f"service account default in namespace {name}",
         )
+
+    def _ends(self, namespace: str) -> bool:
+        found = self.client.find("v1", "Namespace", namespace)
+        return found is not None and "deletionTimestamp" in found["metadata"]
 
 
 def programs(kueue: str, jobset: str) -> list[versions.GoProgram]:
@@ -155,6 +170,8 @@ def plane(
 def existing(kubeconfig: Path) -> Iterator[Cluster]:
     """The cluster of ``kubeconfig``'s current context, reached through ``kubectl proxy``.
 
+    Namespaces that were made for the tests go when it is left, however that happens.
+
     Raises:
         ProcessError: kubectl is missing or the cluster does not answer.
     """
@@ -178,16 +195,32 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
             processes.start(part)
             try:
                 client.request("GET", "/version")
+                running = [_running_version(client, *where) for where in _CONTROLLERS]
             except ApiError as error:
                 raise ProcessError(
                     f"the cluster of {kubeconfig} does not answer: {error}"
                 ) from None
-            cluster = Cluster(client, kubectl, "", "", False, processes)
-            yield cluster
-            for namespace in cluster.created_namespaces:
-                client.delete("v1", "Namespace", namespace)
+            cluster = Cluster(client, kubectl, *running, False, processes)
+            try:
+                yield cluster
+            finally:
+                for namespace in cluster.created_namespaces:
+                    client.delete("v1", "Namespace", namespace)
         finally:
             processes.stop()
+
+
+def _running_version(client: Client, namespace: str, deployment: str) -> str:
+    """The version in the image tag of a controller, empty where that is not known."""
+    try:
+        found = client.find("apps/v1", "Deployment", deployment, namespace)
+    except ApiError as error:
+        if error.code == 403:
+            return ""
+        raise
+    containers = found["spec"]["template"]["spec"]["containers"] if found else []
+    version = image_version(containers)
+    return f"v{version}" if version else ""
 
 
 def _layout(folder: Path) -> parts.Layout:
@@ -209,33 +242,38 @@ def _start(
     jobset: str,
     kueue_settings: Mapping[str, Any],
 ) -> Cluster:
-    processes.start(parts.etcd(layout))
-    processes.start(parts.api_server(layout))
-    processes.start(parts.controller_manager(layout))
-    processes.start(parts.scheduler(layout))
-    client = Client.with_token(
-        layout.ports.api, parts.token_of(layout.tokens, "admin"), layout.certificates.authority
-    )
     binary = build.binary_path(
         next(program for program in versions.COMMON if program.name == "kubectl")
     )
+    products = _products(layout, kueue, jobset)
+    with ThreadPoolExecutor(len(products)) as readers:  # while the servers start
+        definitions = [
+            readers.submit(crds.definitions, *product[1:], binary) for product in products
+        ]
+        processes.start(parts.etcd(layout))
+        processes.start(parts.api_server(layout))
+        processes.start(parts.controller_manager(layout))
+        processes.start(parts.scheduler(layout))
+    client = Client.with_token(
+        layout.ports.api, parts.token_of(layout.tokens, "admin"), layout.certificates.authority
+    )
     kubectl = Kubectl(binary, layout.kubeconfig("admin"))
     cluster = Cluster(client, kubectl, kueue, jobset, True, processes, layout)
+    for definition in (
+        *chain(*(found.result() for found in definitions)),
+        crds.checkpoint_definition(),
+    ):
+        client.create(definition)
     for namespace in ("default", "kueue-system", "jobset-system"):
         cluster.ensure_namespace(namespace)
-    products = _products(layout, kueue, jobset)
-    for product in products:
-        for definition in crds.definitions(*product[1:], kubectl.binary):
-            client.create(definition)
-    client.create(crds.checkpoint_definition())
-    cluster.wait(lambda: crds.established(client), 30, "custom resources to be served")
+    cluster.wait(lambda: crds.established(client), 90, "custom resources to be served")
     processes.start(parts.kwok(layout, kwok.write_stages(layout.folder / "stages.yaml")))
     processes.start(parts.jobset(layout, jobset))
     processes.start(parts.kueue(layout, kueue, kueue_settings))
     for product in products:
         for configuration in crds.webhooks(*product, kubectl.binary):
             client.create(configuration)
-    cluster.wait(lambda: _webhooks_answer(client), 30, "the admission webhooks to answer")
+    cluster.wait(lambda: _webhooks_answer(client), 90, "the admission webhooks to answer")
     return cluster
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-READY_DEADLINE_S = 60.0
+READY_DEADLINE_S = 90.0
 #: kube-apiserver and the JobSet controller may take longer than this to stop politely.
 STOP_DEADLINE_S = 8.0
 POLL_S = 0.1
@@ -104,12 +104,13 @@ class Processes:
 
     def kill(self, name: str) -> None:
         """Kill one part, for tests of what happens when it dies."""
-        for running in self._running:
-            if running.part.name == name:
-                running.process.kill()
-                running.process.wait()
-                return
-        raise KeyError(name)
+        process = self._process(name)
+        process.kill()
+        process.wait()
+
+    def pid(self, name: str) -> int:
+        """Process id of one part."""
+        return self._process(name).pid
 
     def pids(self) -> list[int]:
         """Process ids of all parts, in starting order."""
@@ -118,6 +119,12 @@ class Processes:
     def log(self, name: str) -> str:
         """The whole log of a part."""
         return (self._folder / f"{name}.log").read_text(errors="replace")
+
+    def _process(self, name: str) -> subprocess.Popen[bytes]:
+        for running in self._running:
+            if running.part.name == name:
+                return running.process
+        raise KeyError(name)
 
     def stop(self) -> None:
         """Stop all parts in reverse order; a part that outlives its deadline is killed."""

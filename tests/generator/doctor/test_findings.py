@@ -663,3 +663,17 @@ def test_gpu_pods_may_be_on_several_pools() -> None:
 def test_a_controller_under_another_name_is_not_called_missing() -> None:
     """Queues with conditions show that somebody answers."""
     assert find(lambda s: s.objects["kueuedeployments"].clear(), "DOC004") == []
+
+
+def test_jobsets_that_run_without_a_condition_show_that_their_controller_lives() -> None:
+    """JobSet writes a condition only to one that it has seen suspended; a quick Kueue is first."""
+    statuses = [{"name": "slice", "ready": 2, "active": 2}]
+
+    def plant(snapshot: Snapshot, status: dict[str, object]) -> None:
+        snapshot.objects["jobsetdeployments"].clear()
+        for item in snapshot.objects["jobsets"]:
+            item["status"] = status
+
+    assert find(lambda s: plant(s, {"replicatedJobsStatus": statuses}), "DOC004") == []
+    (dead,) = find(lambda s: plant(s, {}), "DOC004")
+    assert "JobSet is half installed" in dead.message

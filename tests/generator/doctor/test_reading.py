@@ -187,6 +187,16 @@ def test_a_refused_kind_is_noted_and_the_rest_is_read() -> None:
     assert len(snapshot.objects) == len(READS) - 1
 
 
+def test_a_user_who_may_read_nothing_is_told_instead_of_calling_the_cluster_healthy() -> None:
+    refusal = RefusedError("Forbidden", 'nodes is forbidden: User "eve" cannot list')
+    paths = dict.fromkeys((f"/{read.plural}" for read in READS), refusal)
+    with pytest.raises(NoClusterError, match=r'refuses every read \(.*"eve".*--rbac prints'):
+        collect(FakeClient(paths))
+    kept = READS[0].plural
+    snapshot = collect(FakeClient({path: no for path, no in paths.items() if path != f"/{kept}"}))
+    assert set(snapshot.objects) == {READS[0].key}
+
+
 @pytest.mark.parametrize(
     "error",
     [NoClusterError("connection refused"), RefusedError("ServiceUnavailable", "etcd is away")],

@@ -1,0 +1,88 @@
+"""What ``stowplan doctor`` advises for a job that node loss has hurt is done, and it helps."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from .conftest import Stage
+from .documents import HIGH, PODS, fleet, topology_aware
+from .patient import Patient
+from .scenario import Scenario
+from .test_hotswap import GARBAGE_COLLECTION_S, both_running, mixed, swapped, wounded
+
+pytestmark = pytest.mark.e2e
+
+#: Where Kueue's release keeps its Configuration, with every feature gate at its default.
+DEFAULT_SETTINGS = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
+    "data": {"controller_manager_config.yaml": "kind: Configuration\n"},
+}
+
+
+def test_a_pod_in_a_wounded_pool_is_found_and_the_advice_frees_it(
+    stage: Stage, tmp_path: Path
+) -> None:
+    scene = stage(
+        "Hotswap works late: cordon, then delete the leader",
+        "What to do about a job that is stuck already. The doctor names the slice and two commands:"
+        " cordon the wounded pool, and delete one of the job's pods there; it restarts elsewhere.",
+    )
+    patient = Patient(scene.cluster, tmp_path)
+    lost = both_running(scene, fleet())
+    scene.lose_nodes(f"{lost}-1")
+    scene.wait(lambda: wounded(scene, lost), GARBAGE_COLLECTION_S, "a pod is pending for ever")
+    found = patient.wait_for("DOC030", resource=f"JobSet default/{HIGH}")
+    assert f"stuck in the wounded pool {lost}: 3 of its 4 pods run there" in found["message"]
+    assert "that has 3 usable nodes" in found["message"]
+    scene.recorder.mark("the doctor names it")
+    for command in found["fix"].partition(": the slice")[0].split(" and then "):
+        advised(scene, command)
+    swapped(scene)
+    patient.wait_without("DOC030")
+
+
+def test_a_slice_over_two_pools_is_found_and_the_advice_makes_it_whole(
+    stage: Stage, tmp_path: Path
+) -> None:
+    scene = stage(
+        "Mixed slices are made whole: deactivate, then activate",
+        "Kueue has replaced a lost node at once and mixed the slices; everything is Running. The"
+        " doctor names the slices, and what it advises makes them whole.",
+    )
+    patient = Patient(scene.cluster, tmp_path)
+    lost = both_running(scene, topology_aware(fleet()))
+    scene.apply(DEFAULT_SETTINGS)
+    warned = patient.wait_for("DOC032", resource="ConfigMap kueue-system/kueue-manager-config")
+    assert "TASFailedNodeReplacement is on" in warned["message"]
+    assert not [f for f in patient.findings() if f["rule"] in ("DOC030", "DOC031")]
+    scene.lose_nodes(f"{lost}-1")
+    scene.wait(lambda: len(scene.running(HIGH)) == PODS and mixed(scene), 90, "slices are mixed")
+    scene.wait(lambda: len(scene.pods(HIGH)) == PODS, GARBAGE_COLLECTION_S, "the orphans are gone")
+    found = patient.wait_for("DOC031", resource=f"JobSet default/{HIGH}")
+    assert "is spread over 2 node pools" in found["message"]
+    scene.recorder.mark("the doctor names it")
+    off, on = (
+        part.removeprefix("then ")
+        for part in found["fix"]
+        .partition(";")[0]
+        .split(", wait until the JobSet's pods are gone, ")
+    )
+    advised(scene, off)
+    scene.wait(lambda: scene.pods(HIGH) == [], 60, "its pods are gone")
+    advised(scene, on)
+    swapped(scene)
+    patient.wait_without("DOC031")
+
+
+def advised(scene: Scenario, command: str) -> None:
+    """Run a command as the doctor words it, with the plane's kubectl."""
+    program, *arguments = shlex.split(command)
+    assert program == "kubectl"
+    done = scene.cluster.kubectl.run(*arguments)
+    assert done.returncode == 0, done.stderr
+    scene.recorder.mark(command)

@@ -1,0 +1,168 @@
+"""``stowplan doctor`` on a cluster that is itself at fault: controllers, nodes, kinds, no server.
+
+The later tests leave less and less of the plane that all of them share.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from .controlplane.client import Manifest
+from .controlplane.plane import Cluster
+from .controlplane.processes import ProcessError, free_port
+from .documents import HIGH, TPU, fleet
+from .patient import Patient, ask, write_kubeconfig
+
+pytestmark = pytest.mark.e2e
+
+JOBSET_NAMESPACE, CONTROLLER = "jobset-system", "jobset-controller-manager"
+
+
+def test_a_controller_without_a_replica_is_told_and_then_its_version_and_memory(
+    patient: Patient,
+) -> None:
+    """No node takes a pod that does not tolerate the accelerator's taint."""
+    client = patient.cluster.client
+    resource = f"Deployment {JOBSET_NAMESPACE}/{CONTROLLER}"
+    client.create(controller("registry.example/jobset:v0.8.0", "500Mi"))
+    try:
+        patient.wait_for("DOC004", resource=resource, message="has no available replica")
+        tolerant = {"tolerations": [{"key": TPU, "operator": "Exists"}]}
+        patch = {"spec": {"template": {"spec": tolerant}}}
+        client.merge("apps/v1", "Deployment", CONTROLLER, patch, JOBSET_NAMESPACE)
+        patient.wait_for("DOC003", resource=resource, message="JobSet 0.8.0 runs, and the inven")
+        patient.wait_for("DOC007", resource=resource, message="memory limit is 500Mi")
+    finally:
+        client.delete("apps/v1", "Deployment", CONTROLLER, JOBSET_NAMESPACE)
+
+
+def controller(image: str, memory: str) -> Manifest:
+    """The Deployment of JobSet's release, as far as the doctor looks at it."""
+    labels = {"control-plane": "controller-manager"}
+    limits = {"limits": {"memory": memory}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": CONTROLLER, "namespace": JOBSET_NAMESPACE},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "manager", "image": image, "resources": limits}]},
+            },
+        },
+    }
+
+
+def test_what_git_does_not_hold_any_more_is_named(patient: Patient) -> None:
+    client = patient.cluster.client
+    old = next(m for m in fleet() if m["kind"] == "WorkloadPriorityClass")
+    old["metadata"]["name"] = "last-years"
+    client.create(old)
+    try:
+        found = patient.wait_for("DOC052", resource="WorkloadPriorityClass last-years")
+        assert "not in compiled/" in found["message"]
+    finally:
+        client.delete(old["apiVersion"], old["kind"], "last-years")
+
+
+def test_an_api_server_that_is_gone_is_one_clear_line(
+    plane: Patient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plane's own kubectl, and a port where nobody listens."""
+    content = yaml.safe_load(plane.cluster.kubectl.kubeconfig.read_text())
+    content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
+    code = ask(plane.cluster, write_kubeconfig(tmp_path, content), "e2e")
+    said = capsys.readouterr()
+    assert code == 2
+    assert said.out == ""
+    assert said.err.splitlines()[-1].endswith("nothing was judged")
+    assert "refused" in said.err
+
+
+def test_a_context_that_does_not_exist_is_one_clear_line(
+    plane: Patient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(plane.cluster, plane.cluster.kubectl.kubeconfig, "prod") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "prod" in line
+    assert "kubectl config get-contexts" in line
+
+
+def test_the_context_of_another_cluster_is_told(plane: Patient, tmp_path: Path) -> None:
+    """GKE's contexts carry project and location; the folder's are others."""
+    content = yaml.safe_load(plane.cluster.kubectl.kubeconfig.read_text())
+    content["contexts"][0]["name"] = "gke_other-project_us-west1_prod"
+    kubeconfig = write_kubeconfig(tmp_path, content)
+    found = plane.findings(kubeconfig, context="gke_other-project_us-west1_prod", code=1)
+    told_of = [f["message"] for f in found if f["rule"] == "DOC009"]
+    assert any("project other-project" in message for message in told_of)
+    assert any("location us-west1" in message for message in told_of)
+
+
+def test_a_node_that_is_not_ready_and_holds_pods_is_named(plane: Patient) -> None:
+    client = plane.cluster.client
+    pods = client.items("v1", "Pod", "default", f"jobset.sigs.k8s.io/jobset-name={HIGH}")
+    node = pods[0]["spec"]["nodeName"]
+    # Its kubelet, which is kwok, leaves it alone from now on.
+    client.merge("v1", "Node", node, {"metadata": {"labels": {"type": None}}})
+    conditions = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]
+    client.merge("v1", "Node", node, {"status": {"conditions": conditions}}, subresource="status")
+    found = plane.wait_for("DOC026", resource=f"Node {node}")
+    assert f"default/{pods[0]['metadata']['name']}" in found["message"]
+
+
+def test_kinds_that_are_missing_are_told_with_what_brings_them(plane: Patient) -> None:
+    without_kind(plane, "workloadpriorityclasses.kueue.x-k8s.io")
+    found = plane.wait_for("DOC002", resource="Kueue")
+    assert "Kueue is half installed: the server has no WorkloadPriorityClass" in found["message"]
+    without_kind(plane, "checkpointconfigurations.checkpointing.gke.io")
+    off = plane.wait_for("DOC002", resource="CheckpointConfiguration")
+    assert 'no matches for kind "CheckpointConfiguration"' in off["message"]
+    assert off["fix"].startswith("gcloud container clusters update ")
+    assert "HighScaleCheckpointing=ENABLED" in off["fix"]
+
+
+def without_kind(plane: Patient, name: str) -> None:
+    api, kind = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
+    client = plane.cluster.client
+    client.delete(api, kind, name)
+    plane.cluster.wait(lambda: client.find(api, kind, name) is None, 60, f"the end of {name}")
+
+
+def test_an_api_server_that_dies_half_way_ends_the_examination_in_one_line(
+    plane: Patient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half a picture would show faults that are none, so nothing is judged and nothing saved."""
+    killer = kubectl_that_kills_the_server(plane.cluster, tmp_path, at_call=15)
+    saved = tmp_path / "snapshot.json"
+    assert ask(plane.cluster, None, "e2e", f"--save={saved}", kubectl=killer) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.fullmatch(
+        r"stowplan doctor: the API server stopped answering on the read of .* \(\d+ of \d+ reads"
+        r" were done\): .*; nothing was judged",
+        said.err.splitlines()[-1],
+    )
+    assert not saved.exists()
+    with pytest.raises(ProcessError, match=r"kube-apiserver exited with status -9.*log"):
+        plane.cluster.check()
+
+
+def kubectl_that_kills_the_server(cluster: Cluster, folder: Path, at_call: int) -> Path:
+    """The plane's kubectl behind a script that kills the API server before one of its calls."""
+    assert cluster.processes is not None
+    pid = cluster.processes.pid("kube-apiserver")
+    script, calls = folder / "kubectl", folder / "calls"
+    script.write_text(
+        f"#!/bin/sh\necho >> {shlex.quote(str(calls))}\n"
+        f"test $(wc -l < {shlex.quote(str(calls))}) -lt {at_call} || kill -9 {pid} 2>/dev/null\n"
+        f'exec {shlex.quote(str(cluster.kubectl.binary))} "$@"\n'
+    )
+    script.chmod(0o700)
+    return script
