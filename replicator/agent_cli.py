@@ -20,6 +20,7 @@ from replicator.agent.channel import split_address
 from replicator.agent.logs import configure
 from replicator.agent.security import read_key
 from replicator.agent.settings import AgentSettings
+from replicator.agent.tls import PeerTls
 from replicator.backup_cli import open_storage
 from replicator.core.model import Timing
 from replicator.credentials import StorageConfigError
@@ -62,8 +63,15 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "--service", default="", metavar="HOST:PORT", help="headless Service of all agents"
     )
     agent.add_argument("--job-uid", default="", metavar="UID", help="tells runs of one name apart")
+    agent.add_argument("--key-file", type=Path, metavar="FILE", help="secret shared by all agents")
+    agent.add_argument("--tls-cert", type=Path, metavar="FILE", help="this agent's certificate")
+    agent.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's key")
+    agent.add_argument("--tls-ca", type=Path, metavar="FILE", help="who signs peers' certificates")
     agent.add_argument(
-        "--key-file", required=True, type=Path, metavar="FILE", help="secret shared by all agents"
+        "--tls-name",
+        default="",
+        metavar="NAME",
+        help="DNS name in all agents' certificates",
     )
     agent.add_argument(
         "--bind", default="127.0.0.1", metavar="ADDRESS", help="address of the interface to use"
@@ -114,9 +122,16 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
         restore=arguments.restore_timeout,
         round=arguments.round_timeout,
     )
+    tls = _tls(arguments)
+    if tls is None and arguments.key_file is None:
+        raise StorageConfigError(
+            "expected --key-file FILE, or --tls-cert, --tls-key and --tls-ca (or all of them): "
+            "peers must prove who they are"
+        )
     return AgentSettings(
         local_dir=arguments.local_dir,
-        secret=read_key(arguments.key_file),
+        secret=b"" if arguments.key_file is None else read_key(arguments.key_file),
+        tls=tls,
         platform=_platform(arguments),
         storage=storage,
         host=arguments.bind,
@@ -130,6 +145,15 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
         timing=timing,
         environ=dict(os.environ),
     )
+
+
+def _tls(arguments: argparse.Namespace) -> PeerTls | None:
+    files = (arguments.tls_cert, arguments.tls_key, arguments.tls_ca)
+    if not any((*files, arguments.tls_name)):
+        return None
+    if None in files:
+        raise StorageConfigError("--tls-cert, --tls-key and --tls-ca: expected all three")
+    return PeerTls(*files, name=arguments.tls_name)
 
 
 def _platform(arguments: argparse.Namespace) -> Platform:

@@ -13,6 +13,7 @@ from typing import Any
 
 from replicator.agent.adoption import adopt, unrecorded
 from replicator.agent.bandwidth import Bandwidth
+from replicator.agent.channel import Dialer
 from replicator.agent.coordination import Coordination
 from replicator.agent.copies import Copies
 from replicator.agent.files import remove
@@ -57,19 +58,18 @@ class Agent:
         self._scan_wanted = False
         self._adopting = False
         source = "" if settings.host in ("0.0.0.0", "::") else settings.host
+        self.dialer = Dialer(settings.secret, settings.tls, source)
         self.copies = Copies(
             self.store,
             self.metrics,
-            settings.secret,
-            source,
+            self.dialer,
             self._copied,
             self._copy_failed,
             self.die,
         )
         self.uplink = Uplink(
             settings.platform,
-            settings.secret,
-            source,
+            self.dialer,
             up=lambda: self._with_node(Node.link_up),
             down=lambda: self._with_node(Node.link_down),
             received=self._received,
@@ -86,6 +86,7 @@ class Agent:
             serves_job=self.coordination.serves,
             received=self.coordination.received,
             lost=self.coordination.lost,
+            tls=settings.tls,
         )
         self.http = HttpServer(
             {
@@ -118,7 +119,7 @@ class Agent:
     async def _start(self) -> None:
         settings = self.settings
         port = self.server.listen(settings.host, settings.port)
-        self.address = settings.advertise or _join(settings.host, port)
+        self.address = self.dialer.advertised = settings.advertise or _join(settings.host, port)
         if settings.http_port is not None:
             self.http_port = await self.http.start(settings.http_host, settings.http_port)
         saved = self.markers.load_state(settings.platform.job_uid)
