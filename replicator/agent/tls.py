@@ -192,7 +192,7 @@ def _fits(kind: str, value: str, expected: str) -> bool:
         wanted, given = expected.lower().rstrip("."), value.lower().rstrip(".")
         if given.startswith("*."):
             return wanted.partition(".")[2] == given[2:] != ""
-        return wanted == given
+        return wanted == given != ""
     try:
         return kind == "IP Address" and ipaddress.ip_address(value.strip()) == address
     except ValueError:
