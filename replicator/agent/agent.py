@@ -345,7 +345,7 @@ class Agent:
         self.store.put_aside(effect.keys)
 
     def _release_quarantine(self, effect: fx.ReleaseQuarantine) -> None:
-        self.store.release_quarantine()
+        self._remove_later(self.store.release_quarantine())
 
     def _upload(self, effect: fx.Upload) -> None:
         self.spawn(self._upload_part(effect))

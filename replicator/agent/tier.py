@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from replicator.agent.files import remove
-from replicator.agent.store import LocalStore, NoSpaceError
+from replicator.agent.space import NoSpaceError
+from replicator.agent.store import LocalStore
 from replicator.agent.transfer import TransferError
 from replicator.backup_index import BackupIndex, BackupStep
 from replicator.backup_seal import BackupSeal
@@ -134,7 +135,7 @@ class Tier:
         """
         place = store.scratch()
         try:
-            reservation = await asyncio.to_thread(store.reserve, content.size)
+            reservation = await asyncio.to_thread(store.space.reserve, content.size)
         except NoSpaceError as error:
             raise TransferError(Failure.NO_SPACE, str(error)) from error
         try:
@@ -154,7 +155,7 @@ class Tier:
             await asyncio.to_thread(remove, place)
             raise
         finally:
-            store.release(reservation)
+            store.space.release(reservation)
 
     async def _download(
         self, key: Key, content: Content, backup: str, place: Path

@@ -25,7 +25,8 @@ from replicator.agent.bandwidth import CHUNK_BYTES, Bandwidth
 from replicator.agent.channel import Channel
 from replicator.agent.files import open_beneath, remove, sync_directory
 from replicator.agent.sockets import Connection
-from replicator.agent.store import LocalStore, NoSpaceError, Reservation
+from replicator.agent.space import NoSpaceError, Reservation
+from replicator.agent.store import LocalStore
 from replicator.agent.wire import WireError, decode_json, is_hash
 from replicator.content import make_folders, new_file
 from replicator.core.model import Failure
@@ -90,7 +91,7 @@ def receive(
             raise TransferError(Failure.CORRUPT, "the source's manifest is not the one asked for")
         if limit is not None and manifest.total_size > limit:
             raise TransferError(Failure.CORRUPT, f"{manifest.total_size} bytes, expected {limit}")
-        reservation = store.reserve(manifest.total_size)
+        reservation = store.space.reserve(manifest.total_size)
         _receive_files(incoming, manifest, place, reservation)
         return manifest, place
     except TransferError:
@@ -101,7 +102,7 @@ def receive(
         raise TransferError(_failure_of(error), f"{type(error).__name__}: {error}") from error
     finally:
         if reservation is not None:
-            store.release(reservation)
+            store.space.release(reservation)
 
 
 def _failure_of(error: Exception) -> Failure:
