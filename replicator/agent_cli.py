@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from replicator import collector
 from replicator.agent.agent import Agent
 from replicator.agent.channel import split_address
 from replicator.agent.logs import configure
@@ -179,6 +180,7 @@ def _run_agent(arguments: argparse.Namespace) -> int:
 
 async def _serve(settings: AgentSettings) -> None:
     """Run until SIGTERM or SIGINT."""
+    collector.calm()
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(Agent(settings).run())
     for number in (signal.SIGTERM, signal.SIGINT):
