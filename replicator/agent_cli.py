@@ -30,6 +30,7 @@ from replicator.platform.base import Platform
 from replicator.platform.gke import GkePlatform
 from replicator.platform.kubernetes import KubernetesPlatform
 from replicator.platform.static import StaticPlatform
+from replicator.storage import ObjectStorage
 
 DEFAULT_PORT = 4242
 STATUS_SECONDS = 5.0
@@ -55,6 +56,12 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     agent.add_argument("--local-dir", required=True, type=Path, metavar="DIR")
     agent.add_argument("--backup", metavar="URL", help="where backups go (see backups --help)")
     agent.add_argument("--backup-credentials", metavar="FILE")
+    agent.add_argument(
+        "--gke-bucket-mount",
+        type=Path,
+        metavar="DIR",
+        help="in place of --backup: where GKE's driver mounts the job's folder of the bucket",
+    )
     agent.add_argument("--platform", choices=("static", "kubernetes", "gke"), default="static")
     agent.add_argument("--peers", type=Path, metavar="FILE", help="agents, for --platform static")
     agent.add_argument(
@@ -112,7 +119,9 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
     if arguments.advertise:
         split_address(arguments.advertise)
     storage = None
-    if arguments.backup is not None:
+    if arguments.gke_bucket_mount is not None:
+        storage = _mounted_bucket(arguments)
+    elif arguments.backup is not None:
         storage = open_storage(arguments)
     http_host, http_port = "127.0.0.1", None
     if arguments.http is not None:
@@ -135,6 +144,7 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
         tls=tls,
         platform=_platform(arguments),
         storage=storage,
+        storage_is_of_job=arguments.gke_bucket_mount is not None,
         host=arguments.bind,
         port=arguments.port,
         advertise=arguments.advertise,
@@ -146,6 +156,13 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
         timing=timing,
         environ=dict(os.environ),
     )
+
+
+def _mounted_bucket(arguments: argparse.Namespace) -> ObjectStorage:
+    if arguments.platform != "gke" or arguments.backup is not None:
+        raise StorageConfigError("--gke-bucket-mount: only with --platform gke, without --backup")
+    mount = arguments.gke_bucket_mount.absolute()
+    return ObjectStorage.open(mount.as_uri(), create=False)
 
 
 def _tls(arguments: argparse.Namespace) -> PeerTls | None:
@@ -163,7 +180,7 @@ def _platform(arguments: argparse.Namespace) -> Platform:
             raise StorageConfigError("--platform static needs --peers FILE")
         return StaticPlatform(arguments.peers, arguments.job_uid)
     if arguments.platform == "gke":
-        return GkePlatform(arguments.job_uid)
+        return GkePlatform(arguments.job_uid, mounts=arguments.gke_bucket_mount is not None)
     return KubernetesPlatform.in_cluster(arguments.namespace, arguments.job_uid, arguments.service)
 
 

@@ -26,6 +26,7 @@ class AgentSettings:
     secret: bytes
     platform: Platform
     storage: ObjectStorage | None = None
+    storage_is_of_job: bool = False  # it holds one job's backups, without a folder for each job
     host: str = "127.0.0.1"
     port: int = 4242
     advertise: str = ""
