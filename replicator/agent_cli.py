@@ -34,6 +34,7 @@ from replicator.storage import ObjectStorage
 
 DEFAULT_PORT = 4242
 STATUS_SECONDS = 5.0
+HASH_THREADS = min(4, len(os.sched_getaffinity(0)))
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -91,7 +92,13 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     agent.add_argument(
         "--bandwidth", type=parse_size, metavar="SIZE", help="cap on bytes a second to peers"
     )
-    agent.add_argument("--hash-threads", type=int, default=4, metavar="COUNT")
+    agent.add_argument(
+        "--hash-threads",
+        type=int,
+        default=HASH_THREADS,
+        metavar="COUNT",
+        help="threads that hash one shard (default: 4, or as many as there are cores)",
+    )
     for name in ("join", "restore", "round"):
         default = getattr(Timing(), name)
         agent.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -310,3 +311,47 @@ def test_receipts_of_a_node_that_left_do_not_count():
     run = made.run
     back = made.received(3, hello(1, linked=run, copies=copies), 2.0)
     assert fx.Replicated in kinds(back)
+
+
+# ---- many nodes --------------------------------------------------------------------------------
+
+
+def calls_while_all_come_back(world: int) -> int:
+    """Python calls in a coordinator whose nodes are all cut off and return one by one."""
+    peers = {rank: (rank ^ 1,) for rank in range(world)}
+    coordinator = Coordinator(Job("job", 0, world, peers=(1,)), "t", TIMING, str, 0.0)
+    shards = [ShardId(rank, 0) for rank in range(world)]
+    hellos = []
+    for rank in range(world):
+        copies = tuple(
+            Copy(at(1), shards[held], content(f"c{held}"), world) for held in (rank, *peers[rank])
+        )
+        hello = msg.Hello(
+            rank, world, 1, peers[rank], False, "job", "", "a", f"h:{rank + 1}", 1, RUN, None,
+            at(1), "", copies,
+        )  # fmt: skip
+        coordinator.received(rank + 1, hello, 0.0)
+        hellos.append(hello)
+    assert coordinator.phase is Phase.RUN
+    for rank in range(world):
+        coordinator.lost(rank + 1, 1.0)
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        for rank, hello in enumerate(hellos):
+            coordinator.received(world + rank + 1, hello, 2.0)
+    finally:
+        sys.setprofile(None)
+    assert coordinator.replication is not None
+    assert coordinator.replication.replicated == at(1)
+    return calls
+
+
+def test_nodes_that_come_back_one_by_one_cost_in_proportion_to_their_number():
+    """Not with its square: ten thousand of them would keep a coordinator busy for a minute."""
+    assert calls_while_all_come_back(400) < 6 * calls_while_all_come_back(100)
