@@ -15,11 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from replicator import collector
 from replicator.agent.agent import Agent
 from replicator.agent.channel import split_address
 from replicator.agent.logs import configure
 from replicator.agent.security import read_key
 from replicator.agent.settings import AgentSettings
+from replicator.agent.tls import PeerTls
 from replicator.backup_cli import open_storage
 from replicator.core.model import Timing
 from replicator.credentials import StorageConfigError
@@ -28,9 +30,11 @@ from replicator.platform.base import Platform
 from replicator.platform.gke import GkePlatform
 from replicator.platform.kubernetes import KubernetesPlatform
 from replicator.platform.static import StaticPlatform
+from replicator.storage import ObjectStorage
 
 DEFAULT_PORT = 4242
 STATUS_SECONDS = 5.0
+HASH_THREADS = min(4, len(os.sched_getaffinity(0)))
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -53,6 +57,12 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     agent.add_argument("--local-dir", required=True, type=Path, metavar="DIR")
     agent.add_argument("--backup", metavar="URL", help="where backups go (see backups --help)")
     agent.add_argument("--backup-credentials", metavar="FILE")
+    agent.add_argument(
+        "--gke-bucket-mount",
+        type=Path,
+        metavar="DIR",
+        help="in place of --backup: where GKE's driver mounts the job's folder of the bucket",
+    )
     agent.add_argument("--platform", choices=("static", "kubernetes", "gke"), default="static")
     agent.add_argument("--peers", type=Path, metavar="FILE", help="agents, for --platform static")
     agent.add_argument(
@@ -62,8 +72,15 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "--service", default="", metavar="HOST:PORT", help="headless Service of all agents"
     )
     agent.add_argument("--job-uid", default="", metavar="UID", help="tells runs of one name apart")
+    agent.add_argument("--key-file", type=Path, metavar="FILE", help="secret shared by all agents")
+    agent.add_argument("--tls-cert", type=Path, metavar="FILE", help="this agent's certificate")
+    agent.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's key")
+    agent.add_argument("--tls-ca", type=Path, metavar="FILE", help="who signs peers' certificates")
     agent.add_argument(
-        "--key-file", required=True, type=Path, metavar="FILE", help="secret shared by all agents"
+        "--tls-name",
+        default="",
+        metavar="NAME",
+        help="DNS name in all agents' certificates",
     )
     agent.add_argument(
         "--bind", default="127.0.0.1", metavar="ADDRESS", help="address of the interface to use"
@@ -75,7 +92,13 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     agent.add_argument(
         "--bandwidth", type=parse_size, metavar="SIZE", help="cap on bytes a second to peers"
     )
-    agent.add_argument("--hash-threads", type=int, default=4, metavar="COUNT")
+    agent.add_argument(
+        "--hash-threads",
+        type=int,
+        default=HASH_THREADS,
+        metavar="COUNT",
+        help="threads that hash one shard (default: 4, or as many as there are cores)",
+    )
     for name in ("join", "restore", "round"):
         default = getattr(Timing(), name)
         agent.add_argument(
@@ -103,7 +126,9 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
     if arguments.advertise:
         split_address(arguments.advertise)
     storage = None
-    if arguments.backup is not None:
+    if arguments.gke_bucket_mount is not None:
+        storage = _mounted_bucket(arguments)
+    elif arguments.backup is not None:
         storage = open_storage(arguments)
     http_host, http_port = "127.0.0.1", None
     if arguments.http is not None:
@@ -114,11 +139,19 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
         restore=arguments.restore_timeout,
         round=arguments.round_timeout,
     )
+    tls = _tls(arguments)
+    if tls is None and arguments.key_file is None:
+        raise StorageConfigError(
+            "expected --key-file FILE, or --tls-cert, --tls-key and --tls-ca (or all of them): "
+            "peers must prove who they are"
+        )
     return AgentSettings(
         local_dir=arguments.local_dir,
-        secret=read_key(arguments.key_file),
+        secret=b"" if arguments.key_file is None else read_key(arguments.key_file),
+        tls=tls,
         platform=_platform(arguments),
         storage=storage,
+        storage_is_of_job=arguments.gke_bucket_mount is not None,
         host=arguments.bind,
         port=arguments.port,
         advertise=arguments.advertise,
@@ -132,13 +165,29 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
     )
 
 
+def _mounted_bucket(arguments: argparse.Namespace) -> ObjectStorage:
+    if arguments.platform != "gke" or arguments.backup is not None:
+        raise StorageConfigError("--gke-bucket-mount: only with --platform gke, without --backup")
+    mount = arguments.gke_bucket_mount.absolute()
+    return ObjectStorage.open(mount.as_uri(), create=False)
+
+
+def _tls(arguments: argparse.Namespace) -> PeerTls | None:
+    files = (arguments.tls_cert, arguments.tls_key, arguments.tls_ca)
+    if not any((*files, arguments.tls_name)):
+        return None
+    if None in files:
+        raise StorageConfigError("--tls-cert, --tls-key and --tls-ca: expected all three")
+    return PeerTls(*files, name=arguments.tls_name)
+
+
 def _platform(arguments: argparse.Namespace) -> Platform:
     if arguments.platform == "static":
         if arguments.peers is None:
             raise StorageConfigError("--platform static needs --peers FILE")
         return StaticPlatform(arguments.peers, arguments.job_uid)
     if arguments.platform == "gke":
-        return GkePlatform(arguments.job_uid)
+        return GkePlatform(arguments.job_uid, mounts=arguments.gke_bucket_mount is not None)
     return KubernetesPlatform.in_cluster(arguments.namespace, arguments.job_uid, arguments.service)
 
 
@@ -155,6 +204,7 @@ def _run_agent(arguments: argparse.Namespace) -> int:
 
 async def _serve(settings: AgentSettings) -> None:
     """Run until SIGTERM or SIGINT."""
+    collector.calm()
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(Agent(settings).run())
     for number in (signal.SIGTERM, signal.SIGINT):

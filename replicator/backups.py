@@ -75,13 +75,18 @@ class VerifiedShard:
 
 
 class JobBackups:
-    """All backups of one job in one place."""
+    """All backups of one job in one place.
 
-    def __init__(self, storage: ObjectStorage, job_name: str) -> None:
+    They are in the folder of the job's name, or directly in `storage` where that is the job's own
+    folder already (`own_folder`).
+    """
+
+    def __init__(self, storage: ObjectStorage, job_name: str, *, own_folder: bool = False) -> None:
         if not is_safe_job_name(job_name):
             raise ProtocolError(f"job name {job_name!r} cannot be used in paths")
         self.job_name = job_name
         self._storage = storage
+        self._folder = "" if own_folder else f"{job_name}/"
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -91,7 +96,7 @@ class JobBackups:
         Raises:
             StorageError: the listing failed.
         """
-        found = await self._storage.list_directories(self.job_name)
+        found = await self._storage.list_directories(self._folder.rstrip("/"))
         return tuple(sorted((n for n in found if parse_backup_name(n) is not None), reverse=True))
 
     async def index(
@@ -120,7 +125,7 @@ class JobBackups:
 
     async def _files(self, backup: str) -> BackupFiles:
         _time_of(backup)
-        prefix = f"{self.job_name}/{backup}/"
+        prefix = f"{self._folder}{backup}/"
         listing = {
             path.removeprefix(prefix): size
             for path, size in (await self._storage.list(prefix.rstrip("/"))).items()
@@ -185,7 +190,7 @@ class JobBackups:
                 f"backup {backup}: no shard of node {node_rank} worker {worker}", missing=True
             )
         manifest = step.manifests.get(stored)
-        source = f"{self.job_name}/{backup}/{data_name(stored)}"
+        source = f"{self._folder}{backup}/{data_name(stored)}"
         if manifest is not None:
             await self._download(source, manifest.files, manifest.empty_directories, destination)
             content = ShardContent(
@@ -234,7 +239,7 @@ class JobBackups:
         return tuple(problems)
 
     async def _verify_data(self, backup: str, step: BackupStep, stored: str) -> None:
-        source = f"{self.job_name}/{backup}/{data_name(stored)}"
+        source = f"{self._folder}{backup}/{data_name(stored)}"
         manifest = step.manifests.get(stored)
         if manifest is None:
             key = next(key for key, value in step.shards.items() if value == stored)
@@ -264,7 +269,7 @@ class JobBackups:
             OSError: the data cannot be read.
         """
         self._check_own(backup, manifest.job_name)
-        prefix = f"{self.job_name}/{backup}"
+        prefix = f"{self._folder}{backup}"
         name = CheckpointName(
             self.job_name, manifest.step, manifest.node_rank, manifest.worker, NameKind.MANIFEST
         )
@@ -293,7 +298,7 @@ class JobBackups:
             StorageError: something could not be read or written.
         """
         self._check_own(backup, seal.job_name)
-        prefix = f"{self.job_name}/{backup}"
+        prefix = f"{self._folder}{backup}"
         metas = {
             str(CheckpointName(self.job_name, seal.step, node, worker, NameKind.META)): stored
             for (node, worker), stored in seal.shards.items()
@@ -325,7 +330,7 @@ class JobBackups:
         """Delete a backup: what makes it complete first, so that it never looks whole again."""
         if parse_backup_name(backup) is None:
             raise ProtocolError(f"{backup!r} is no backup's name (YYYY-MM-DD_HH-MM)")
-        prefix = f"{self.job_name}/{backup}"
+        prefix = f"{self._folder}{backup}"
         listing = await self._storage.list(prefix)
         turns: Mapping[str, int] = {"seal": 0, "meta": 1, "manifest": 2, "format": 4}
         for turn in range(5):
@@ -341,7 +346,7 @@ class JobBackups:
             ProtocolError: the file is there but names no backup. Keep all data and refuse.
             StorageError: it could not be read.
         """
-        path = f"{self.job_name}/{RESTORE_VERSION_FILE}"
+        path = f"{self._folder}{RESTORE_VERSION_FILE}"
         content = await self._storage.read_bytes(path, limit=MAX_SMALL_FILE_BYTES)
         return None if content is None else parse_restore_version(content)
 
@@ -359,7 +364,7 @@ class JobBackups:
         step = index.newest_complete
         if step is None:
             raise BackupIncompleteError(self.job_name, backup, index.problems)
-        path = f"{self.job_name}/{RESTORE_VERSION_FILE}"
+        path = f"{self._folder}{RESTORE_VERSION_FILE}"
         await self._storage.write_bytes(path, backup.encode())
         return step
 
@@ -371,7 +376,7 @@ class JobBackups:
         """
         if await self.read_restore_version() != backup:
             return False
-        await self._storage.delete([f"{self.job_name}/{RESTORE_VERSION_FILE}"])
+        await self._storage.delete([f"{self._folder}{RESTORE_VERSION_FILE}"])
         return True
 
 

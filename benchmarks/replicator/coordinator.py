@@ -1,4 +1,5 @@
-"""How long one coordinator is busy with a whole job: restore, then one replicated checkpoint.
+"""How long one coordinator is busy with a whole job: a restore, a checkpoint with its backup, and
+all nodes coming back one by one after the network was cut.
 
 Run: python benchmarks/replicator/coordinator.py
 
@@ -9,7 +10,10 @@ what is measured is the coordinator's own time, which is what bounds the size of
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from itertools import pairwise
 
+from replicator import collector
 from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.coordinator import Coordinator
@@ -42,6 +46,8 @@ def carry_out(coordinator: Coordinator, effects: list[fx.CoordinatorEffect], don
         if not isinstance(effect, fx.SendTo):
             continue
         message, connection = effect.message, effect.rank + 1
+        if isinstance(message, msg.StartBackup):
+            pending += coordinator.received(connection, msg.BackupDone(message.name, ""), 0.0)
         if isinstance(message, msg.Fetch):
             have = msg.Have(message.checkpoint, message.shard, message.content)
             pending += coordinator.received(connection, have, 0.0)
@@ -51,30 +57,41 @@ def carry_out(coordinator: Coordinator, effects: list[fx.CoordinatorEffect], don
                 pending += coordinator.received(connection, prepared, 0.0)
 
 
-def measure(world: int) -> tuple[float, float]:
-    job = Job("job", 0, world, peers=(1,))
+def measure(world: int) -> list[float]:
+    """Seconds of CPU for the restore, the checkpoint with its backup, and the return."""
+    job = Job("job", 0, world, peers=(1,), backup_steps=1)
     coordinator = Coordinator(job, "t", Timing(), lambda newest: newest + "0", 0.0)
     done: set[CheckpointId] = set()
-    began = time.perf_counter()
+    times = [time.process_time()]
     for rank in range(world):
         carry_out(coordinator, coordinator.received(rank + 1, hello(rank, world), 0.0), done)
     assert CheckpointId(1, 1) in done
-    restored = time.perf_counter()
+    times.append(time.process_time())
     assert coordinator.run is not None
     step = CheckpointId(coordinator.run.epoch, 2)
     for rank in range(world):
         sealed = msg.Sealed(step, (content(2, rank),))
         carry_out(coordinator, coordinator.received(rank + 1, sealed, 0.0), done)
     assert step in done
-    return restored - began, time.perf_counter() - restored
+    times.append(time.process_time())
+    for rank in range(world):
+        coordinator.lost(rank + 1, 1.0)
+    for rank in range(world):
+        copies = tuple(Copy(step, ShardId(r, 0), content(2, r), world) for r in (rank, rank ^ 1))
+        back = replace(hello(rank, world), linked=coordinator.run, copies=copies)
+        carry_out(coordinator, coordinator.received(world + rank + 1, back, 2.0), done)
+    assert coordinator.replication is not None
+    assert coordinator.replication.replicated == step
+    times.append(time.process_time())
+    return [after - before for before, after in pairwise(times)]
 
 
 def main() -> None:
-    print("| nodes | restore, s | one replicated checkpoint, s |")
-    print("|---|---|---|")
+    collector.calm()  # as the agent does
+    print("| nodes | restore, s | a checkpoint and its backup, s | all nodes come back, s |")
+    print("|---|---|---|---|")
     for world in (500, 1000, 2000, 4000, 10_000):
-        restore, replicate = measure(world)
-        print(f"| {world:,} | {restore:.2f} | {replicate:.2f} |", flush=True)
+        print(f"| {world:,} | {' | '.join(f'{s:.2f}' for s in measure(world))} |", flush=True)
 
 
 if __name__ == "__main__":

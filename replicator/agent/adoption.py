@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replicator.agent.files import read_small, remove
+from replicator.agent.records import record_name
 from replicator.core.model import CheckpointId, Key, ShardId
 from replicator.digest import (
     OrbaxHashUnavailableError,
@@ -40,7 +41,7 @@ def unrecorded(store: LocalStore, config: ReplicatorConfig) -> list[CheckpointNa
     recorded = {
         (name.step, name.node_rank, name.worker)
         for entry in store.root.iterdir()
-        if (name := store.record_name(entry, config.job_name)) is not None
+        if (name := record_name(entry, config.job_name)) is not None
     }
     names = [parse_checkpoint_name(entry.name, config.job_name) for entry in store.root.iterdir()]
     return sorted(
@@ -116,7 +117,7 @@ def _put_aside(store: LocalStore, meta: Path) -> None:
 def put_aside_other_jobs(store: LocalStore, job: str) -> None:
     """A volume serves one job at a time; what another one left is kept in quarantine."""
     for entry in sorted(store.root.iterdir()):
-        name = store.record_name(entry)
+        name = record_name(entry)
         if name is None or name.job_name == job:
             continue
         try:

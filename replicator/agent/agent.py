@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import secrets
 import time
@@ -13,12 +12,14 @@ from typing import Any
 
 from replicator.agent.adoption import adopt, unrecorded
 from replicator.agent.bandwidth import Bandwidth
+from replicator.agent.channel import Dialer
 from replicator.agent.coordination import Coordination
 from replicator.agent.copies import Copies
 from replicator.agent.files import remove
 from replicator.agent.health import HttpServer, json_page
 from replicator.agent.markers import Markers, job_of
 from replicator.agent.metrics import Metrics
+from replicator.agent.reports import Reports
 from replicator.agent.saves import Saves
 from replicator.agent.server import PeerServer
 from replicator.agent.settings import AgentSettings
@@ -33,6 +34,7 @@ from replicator.core.model import CheckpointId, Content, Failure, Key, Source
 from replicator.core.node import Node
 from replicator.errors import ConfigError, ReplicatorError
 from replicator.protocol import CONFIG_FILE, ReplicatorConfig
+from replicator.storage import BackupTierError
 
 log = logging.getLogger("replicator.agent")
 
@@ -47,6 +49,7 @@ class Agent:
             settings.local_dir, capacity=settings.capacity, threads=settings.threads
         )
         self.markers = Markers(settings.local_dir, self.store.incoming)
+        self.reports = Reports(self.markers, self.metrics)
         self.config: ReplicatorConfig | None = None
         self.node: Node | None = None
         self.address = ""
@@ -57,19 +60,18 @@ class Agent:
         self._scan_wanted = False
         self._adopting = False
         source = "" if settings.host in ("0.0.0.0", "::") else settings.host
+        self.dialer = Dialer(settings.secret, settings.tls, source)
         self.copies = Copies(
             self.store,
             self.metrics,
-            settings.secret,
-            source,
+            self.dialer,
             self._copied,
             self._copy_failed,
             self.die,
         )
         self.uplink = Uplink(
             settings.platform,
-            settings.secret,
-            source,
+            self.dialer,
             up=lambda: self._with_node(Node.link_up),
             down=lambda: self._with_node(Node.link_down),
             received=self._received,
@@ -86,6 +88,7 @@ class Agent:
             serves_job=self.coordination.serves,
             received=self.coordination.received,
             lost=self.coordination.lost,
+            tls=settings.tls,
         )
         self.http = HttpServer(
             {
@@ -118,7 +121,7 @@ class Agent:
     async def _start(self) -> None:
         settings = self.settings
         port = self.server.listen(settings.host, settings.port)
-        self.address = settings.advertise or _join(settings.host, port)
+        self.address = self.dialer.advertised = settings.advertise or _join(settings.host, port)
         if settings.http_port is not None:
             self.http_port = await self.http.start(settings.http_host, settings.http_port)
         saved = self.markers.load_state(settings.platform.job_uid)
@@ -133,8 +136,13 @@ class Agent:
         self.spawn(self._tick())
 
     async def _load(self, config: ReplicatorConfig) -> list[Any]:
-        self._tier = Tier(self.settings.storage, config)
+        self._tier = self._tier_for(config)
         return await asyncio.to_thread(self.store.load, config)
+
+    def _tier_for(self, config: ReplicatorConfig) -> Tier:
+        settings = self.settings
+        own_folder = settings.storage_is_of_job
+        return Tier(settings.storage, config, settings.platform, own_folder=own_folder)
 
     async def _stop(self) -> None:
         self.watcher.stop()
@@ -209,7 +217,7 @@ class Agent:
         try:
             config = self.markers.read_config(dict(self.settings.environ))
         except (ConfigError, ReplicatorError) as error:
-            self._write_failed(str(error))
+            self.reports.failed(str(error))
             self._consume_config()
             return
         if unrecorded(self.store, config):
@@ -219,7 +227,7 @@ class Agent:
         self.markers.clean_up(config)
         self.saves.forget()
         self.config = config
-        self._tier = Tier(self.settings.storage, config)
+        self._tier = self._tier_for(config)
         known = self.store.load(config)
         node.copies = {Key(c.checkpoint, c.shard): (c.content, c.world) for c in known}
         self.accepted_at = time.time()
@@ -228,9 +236,17 @@ class Agent:
         self.apply(node.accept(job, secrets.token_hex(8), self.now()))
         self._consume_config()
         if config.ignored_keys:
-            self._write_error(f"{CONFIG_FILE}: unknown keys: {', '.join(config.ignored_keys)}")
+            self.reports.error(f"{CONFIG_FILE}: unknown keys: {', '.join(config.ignored_keys)}")
         self.coordination.supervise()
+        self.spawn(self._begin(self._tier))
         log.info("job accepted", extra={"job": job.name, "rank": job.rank, "world": job.world})
+
+    async def _begin(self, tier: Tier) -> None:
+        """Have the platform ready before the first backup needs it."""
+        try:
+            await tier.begin()
+        except BackupTierError as error:
+            log.warning("the platform is not ready", extra={"reason": str(error)})
 
     def _consume_config(self) -> None:
         self.watcher.forget(CONFIG_FILE)
@@ -344,7 +360,7 @@ class Agent:
         self.store.put_aside(effect.keys)
 
     def _release_quarantine(self, effect: fx.ReleaseQuarantine) -> None:
-        self.store.release_quarantine()
+        self._remove_later(self.store.release_quarantine())
 
     def _upload(self, effect: fx.Upload) -> None:
         self.spawn(self._upload_part(effect))
@@ -361,29 +377,11 @@ class Agent:
             self.apply(self.node.uploaded(effect.name, problem, self.now()))
 
     def _error(self, effect: fx.WriteError) -> None:
-        self._write_error(effect.text)
-
-    def _write_error(self, text: str) -> None:
-        log.error(text)
-        self.metrics.errors.inc()
-        try:
-            self.markers.error(text)
-        except OSError as error:  # a full volume must not end the agent
-            log.error("replicator.errors cannot be written", extra={"reason": str(error)})
+        self.reports.error(effect.text)
 
     def _failed(self, effect: fx.WriteFailed) -> None:
-        self._write_failed(effect.text)
+        self.reports.failed(effect.text)
         self.coordination.supervise()
-
-    def _write_failed(self, text: str) -> None:
-        log.critical(text)
-        self.metrics.failures.inc()
-        try:
-            self.markers.failed(text)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            log.error("replicator.failed cannot be written", extra={"reason": str(error)})
 
     @property
     def tier(self) -> Tier | None:

@@ -1,13 +1,13 @@
-"""Authenticated frames on a socket: `length (4 bytes) | payload | tag (32 bytes)`.
+"""Authenticated frames on a connection: `length (4 bytes) | payload | tag (32 bytes)`.
 
 Both ends speak blocking sockets in threads for checkpoint data, and asyncio for control; the
 handshake is the same and runs on asyncio, after which a data socket is handed over to a thread.
+With TLS all of it goes through the encrypted connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import json
 import socket
@@ -17,15 +17,17 @@ from typing import Any
 from replicator.agent.security import (
     NONCE_BYTES,
     TAG_BYTES,
-    AuthenticationError,
     FrameSigner,
     job_key,
     new_nonce,
     proof,
     session_signers,
 )
+from replicator.agent.sockets import AuthenticationError, Connection, TlsConnection
+from replicator.agent.tls import PeerTls
 from replicator.agent.wire import (
     MAX_FRAME_BYTES,
+    MAX_TEXT,
     PROTOCOL_VERSION,
     WireError,
     decode_json,
@@ -36,43 +38,55 @@ HANDSHAKE_BYTES = 2048
 """Largest frame before a peer has proven who it is."""
 HANDSHAKE_SECONDS = 10.0
 ROLES = ("node", "data")
+_TLS_RECORD = b"\x16\x03"
+"""How a TLS connection begins; as a frame's length it would be far too long."""
 
 
 @dataclass(slots=True, eq=False)
 class Channel:
-    """An authenticated connection; `outgoing` signs what we send, `incoming` what we receive."""
+    """An authenticated connection; `outgoing` signs what we send, `incoming` what we receive.
 
-    sock: socket.socket
+    `peer_host` is the host that the peer's certificate was checked for, empty where it was not.
+    """
+
+    connection: Connection
     outgoing: FrameSigner
     incoming: FrameSigner
     job: str
     role: str
+    peer_host: str = ""
 
     # ---- asyncio --------------------------------------------------------------------------------
 
     async def send(self, payload: bytes) -> None:
         """Send one frame."""
-        await asyncio.get_running_loop().sock_sendall(self.sock, self._framed(payload))
+        await self.connection.send(self._framed(payload))
 
     async def receive(self, limit: int = MAX_FRAME_BYTES) -> bytes:
         """Receive one frame; raises ConnectionError at the end of the connection."""
-        size = _checked_size(await _read(self.sock, 4), limit)
-        payload = await _read(self.sock, size)
-        self.incoming.check(payload, await _read(self.sock, TAG_BYTES))
+        size = _checked_size(await self.connection.receive(4), limit)
+        payload = await self.connection.receive(size)
+        self.incoming.check(payload, await self.connection.receive(TAG_BYTES))
         return payload
 
     # ---- blocking -------------------------------------------------------------------------------
 
     def send_blocking(self, payload: bytes, limit: int = MAX_FRAME_BYTES) -> None:
         """Send one frame from a thread."""
-        self.sock.sendall(self._framed(payload, limit))
+        self.connection.send_blocking(self._framed(payload, limit))
 
     def receive_blocking(self, limit: int = MAX_FRAME_BYTES) -> bytes:
         """Receive one frame in a thread."""
-        size = _checked_size(read_blocking(self.sock, 4), limit)
-        payload = read_blocking(self.sock, size)
-        self.incoming.check(payload, read_blocking(self.sock, TAG_BYTES))
-        return payload
+        payload = bytearray(_checked_size(self._read(4), limit))
+        self.connection.fill(memoryview(payload))
+        content = bytes(payload)
+        self.incoming.check(content, self._read(TAG_BYTES))
+        return content
+
+    def _read(self, size: int) -> bytes:
+        buffer = bytearray(size)
+        self.connection.fill(memoryview(buffer))
+        return bytes(buffer)
 
     def _framed(self, payload: bytes, limit: int = MAX_FRAME_BYTES) -> bytes:
         if len(payload) > limit:
@@ -80,70 +94,36 @@ class Channel:
         return len(payload).to_bytes(4, "big") + payload + self.outgoing.sign(payload)
 
     def abort(self) -> None:
-        """End the connection, from anywhere: whoever waits on it wakes up, and then closes it."""
-        with contextlib.suppress(OSError):  # it may not be connected any more
-            self.sock.shutdown(socket.SHUT_RDWR)
+        """End the connection, from anywhere."""
+        self.connection.abort()
 
     def close(self) -> None:
         """Give the descriptor back. Only for the one who reads, when nobody waits on it."""
-        self.abort()
-        self.sock.close()
+        self.connection.close()
 
     async def finish(self) -> None:
         """`close`, once the event loop has let go of the descriptor."""
-        await close_quietly(self.sock)
+        await self.connection.finish()
 
 
 def _checked_size(header: bytes, limit: int) -> int:
     size = int.from_bytes(header, "big")
     if size > limit:
+        if header.startswith(_TLS_RECORD):
+            raise AuthenticationError("the other side speaks TLS, but this agent has no --tls-cert")
         raise WireError(f"a frame of {size} bytes; limit {limit}")
     return size
 
 
-async def close_quietly(sock: socket.socket) -> None:
-    """Close a socket on which an operation of this event loop may just have ended."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
-    try:
-        await asyncio.sleep(0)  # callbacks that unregister the descriptor run before it is reused
-    finally:
-        sock.close()
-
-
-async def _read(sock: socket.socket, size: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    buffer = bytearray(size)
-    view, got = memoryview(buffer), 0
-    while got < size:
-        count = await loop.sock_recv_into(sock, view[got:])
-        if count == 0:
-            raise ConnectionError("the other side closed the connection")
-        got += count
-    return bytes(buffer)
-
-
-def read_blocking(sock: socket.socket, size: int) -> bytes:
-    """Exactly `size` bytes, or ConnectionError."""
-    buffer = bytearray(size)
-    view, got = memoryview(buffer), 0
-    while got < size:
-        count = sock.recv_into(view[got:])
-        if count == 0:
-            raise ConnectionError("the other side closed the connection")
-        got += count
-    return bytes(buffer)
-
-
-async def _send_plain(sock: socket.socket, document: dict[str, Any]) -> bytes:
+async def _send_plain(connection: Connection, document: dict[str, Any]) -> bytes:
     payload = json.dumps(document).encode()
-    frame = len(payload).to_bytes(4, "big") + payload
-    await asyncio.get_running_loop().sock_sendall(sock, frame)
+    await connection.send(len(payload).to_bytes(4, "big") + payload)
     return payload
 
 
-async def _receive_plain(sock: socket.socket) -> tuple[dict[str, Any], bytes]:
-    payload = await _read(sock, _checked_size(await _read(sock, 4), HANDSHAKE_BYTES))
+async def _receive_plain(connection: Connection) -> tuple[dict[str, Any], bytes]:
+    size = _checked_size(await connection.receive(4), HANDSHAKE_BYTES)
+    payload = await connection.receive(size)
     return decode_json(payload), payload
 
 
@@ -158,18 +138,35 @@ def _hex(document: dict[str, Any], field: str, size: int) -> bytes:
     return value
 
 
-async def connect(
-    address: str, *, secret: bytes, job: str, role: str, source: str, timeout: float
-) -> Channel:
-    """Connect and prove each other's knowledge of the job's key.
+@dataclass(slots=True)
+class Dialer:
+    """How an agent reaches its peers: its proofs, its own address, the interface to leave from."""
 
-    Raises:
-        AuthenticationError: the other side does not know it.
-        WireError: it speaks something else.
-        OSError, TimeoutError: it cannot be reached.
-    """
-    host, port = split_address(address)
-    async with asyncio.timeout(timeout):
+    secret: bytes
+    tls: PeerTls | None = None
+    source: str = ""
+    advertised: str = ""
+
+    async def connect(self, address: str, *, job: str, role: str, timeout: float) -> Channel:
+        """Connect; each side proves that it may take part in the job.
+
+        Raises:
+            AuthenticationError: the other side may not, or finds that we may not.
+            WireError: it speaks something else.
+            OSError, TimeoutError: it cannot be reached.
+        """
+        host, port = split_address(address)
+        async with asyncio.timeout(timeout):
+            connection = await self._reach(host, port)
+            try:
+                if isinstance(connection, TlsConnection) and self.tls is not None:
+                    self.tls.check(connection, job)
+                return await self._open(connection, job, role)
+            except BaseException:
+                await connection.finish()
+                raise
+
+    async def _reach(self, host: str, port: int) -> Connection:
         loop = asyncio.get_running_loop()
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, target = infos[0]
@@ -177,58 +174,79 @@ async def connect(
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if source:
-                sock.bind((source, 0))
+            if self.source:
+                sock.bind((self.source, 0))
             await loop.sock_connect(sock, target)
-            return await _open(sock, job_key(secret, job), job, role)
         except BaseException:
-            await close_quietly(sock)
+            await Connection(sock).finish()
             raise
+        return Connection(sock) if self.tls is None else await self.tls.connected(sock, host)
+
+    async def _open(self, connection: Connection, job: str, role: str) -> Channel:
+        key, mine = job_key(self.secret, job), new_nonce()
+        document = {"version": PROTOCOL_VERSION, "job": job, "role": role, "nonce": mine.hex()}
+        if self.tls is not None:
+            document["address"] = self.advertised
+        opening = await _send_plain(connection, document)
+        answer, _ = await _receive_plain(connection)
+        if "error" in answer:
+            raise WireError(f"refused: {str(answer['error'])[:200]}")
+        theirs = _hex(answer, "nonce", NONCE_BYTES)
+        expected = proof(key, "server", mine, theirs, opening)
+        if not hmac.compare_digest(_hex(answer, "proof", len(expected)), expected):
+            raise AuthenticationError("the other side does not know the key of this job")
+        signed = proof(key, "client", mine, theirs, opening).hex()
+        await _send_plain(connection, {"proof": signed})
+        to_server, to_client = session_signers(key, mine, theirs)
+        return Channel(connection, to_server, to_client, job, role)
 
 
-async def _open(sock: socket.socket, key: bytes, job: str, role: str) -> Channel:
-    mine = new_nonce()
-    opening = await _send_plain(
-        sock, {"version": PROTOCOL_VERSION, "job": job, "role": role, "nonce": mine.hex()}
-    )
-    answer, _ = await _receive_plain(sock)
-    if "error" in answer:
-        raise WireError(f"refused: {str(answer['error'])[:200]}")
-    theirs = _hex(answer, "nonce", NONCE_BYTES)
-    expected = proof(key, "server", mine, theirs, opening)
-    if not hmac.compare_digest(_hex(answer, "proof", len(expected)), expected):
-        raise AuthenticationError("the other side does not know the key of this job")
-    await _send_plain(sock, {"proof": proof(key, "client", mine, theirs, opening).hex()})
-    to_server, to_client = session_signers(key, mine, theirs)
-    return Channel(sock, to_server, to_client, job, role)
-
-
-async def accept(sock: socket.socket, secret: bytes) -> Channel:
-    """The server's side of the handshake, within its deadline.
+async def accept(sock: socket.socket, secret: bytes, tls: PeerTls | None = None) -> Channel:
+    """The server's side of the handshake, within its deadline; closes the socket where it fails.
 
     Raises:
-        AuthenticationError: the peer does not know the job's key.
+        AuthenticationError: the peer does not know the job's key, or has no good certificate.
         WireError: it speaks something else.
         OSError, TimeoutError: it is gone or too slow.
     """
     async with asyncio.timeout(HANDSHAKE_SECONDS):
-        hello, opening = await _receive_plain(sock)
-        job, role = hello.get("job"), hello.get("role")
-        if hello.get("version") != PROTOCOL_VERSION or role not in ROLES:
-            await _send_plain(sock, {"error": f"expected protocol version {PROTOCOL_VERSION}"})
-            raise WireError("handshake: another version or role")
-        if not isinstance(job, str) or not is_safe_job_name(job):
-            raise WireError("handshake: unsafe job name")
-        theirs = _hex(hello, "nonce", NONCE_BYTES)
-        key, mine = job_key(secret, job), new_nonce()
-        signed = proof(key, "server", theirs, mine, opening).hex()
-        await _send_plain(sock, {"nonce": mine.hex(), "proof": signed})
-        answer, _ = await _receive_plain(sock)
-        expected = proof(key, "client", theirs, mine, opening)
-        if not hmac.compare_digest(_hex(answer, "proof", len(expected)), expected):
-            raise AuthenticationError("a peer does not know the key of this job")
-        to_server, to_client = session_signers(key, theirs, mine)
-        return Channel(sock, to_client, to_server, job, str(role))
+        connection = Connection(sock) if tls is None else await tls.accepted(sock)
+        try:
+            return await _answer(connection, secret, tls)
+        except BaseException:
+            await connection.finish()
+            raise
+
+
+async def _answer(connection: Connection, secret: bytes, tls: PeerTls | None) -> Channel:
+    hello, opening = await _receive_plain(connection)
+    job, role = hello.get("job"), hello.get("role")
+    if hello.get("version") != PROTOCOL_VERSION or role not in ROLES:
+        await _send_plain(connection, {"error": f"expected protocol version {PROTOCOL_VERSION}"})
+        raise WireError("handshake: another version or role")
+    if not isinstance(job, str) or not is_safe_job_name(job):
+        raise WireError("handshake: unsafe job name")
+    host = ""
+    if tls is not None and isinstance(connection, TlsConnection):
+        host = _claimed_host(hello)
+        tls.check(connection, job, host)
+    theirs = _hex(hello, "nonce", NONCE_BYTES)
+    key, mine = job_key(secret, job), new_nonce()
+    signed = proof(key, "server", theirs, mine, opening).hex()
+    await _send_plain(connection, {"nonce": mine.hex(), "proof": signed})
+    answer, _ = await _receive_plain(connection)
+    expected = proof(key, "client", theirs, mine, opening)
+    if not hmac.compare_digest(_hex(answer, "proof", len(expected)), expected):
+        raise AuthenticationError("a peer does not know the key of this job")
+    to_server, to_client = session_signers(key, theirs, mine)
+    return Channel(connection, to_client, to_server, job, str(role), host)
+
+
+def _claimed_host(hello: dict[str, Any]) -> str:
+    address = hello.get("address")
+    if not isinstance(address, str) or len(address) > MAX_TEXT:
+        raise WireError("handshake: no address")
+    return split_address(address)[0]
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -8,17 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from replicator.agent.channel import connect
+from replicator.agent.channel import Dialer
 from replicator.agent.files import remove
 from replicator.agent.metrics import Metrics
 from replicator.agent.store import LocalStore
 from replicator.agent.tier import Tier
-from replicator.agent.transfer import (
-    Incoming,
-    TransferError,
-    make_blocking,
-    receive,
-)
+from replicator.agent.transfer import Incoming, TransferError, receive
 from replicator.core.effects import GetCopy
 from replicator.core.model import Content, Failure, Key, Origin, Source
 from replicator.errors import ReplicatorError
@@ -37,8 +32,7 @@ class Copies:
 
     store: LocalStore
     metrics: Metrics
-    secret: bytes
-    source: str
+    dialer: Dialer
     copied: Callable[[Key, Content, int], None]
     failed: Callable[[Key, Source, Failure, str], None]
     broken: Callable[[BaseException], None]
@@ -128,15 +122,10 @@ class Copies:
     async def _from_peer(
         self, me: asyncio.Task[None], effect: GetCopy, job: str
     ) -> tuple[ShardManifest, Path]:
-        channel = await connect(
-            effect.source.address,
-            secret=self.secret,
-            job=job,
-            role="data",
-            source=self.source,
-            timeout=CONNECT_SECONDS,
+        channel = await self.dialer.connect(
+            effect.source.address, job=job, role="data", timeout=CONNECT_SECONDS
         )
-        make_blocking(channel.sock)
+        channel.connection.block()
         incoming = Incoming(channel)
         if me not in self._running:
             channel.close()

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-_FIELDS = ("reason", "step", "job", "rank", "world", "backup", "problem")
+_FIELDS = ("peer", "reason", "step", "job", "rank", "world", "backup", "problem")
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from replicator.agent.files import Reserve, read_small, remove, replace_link
-from replicator.core.effects import NodeState
 from replicator.core.model import CheckpointId, Job, Run
+from replicator.core.state import NodeState
 from replicator.errors import ReplicatorError
 from replicator.protocol import (
     CONFIG_FILE,

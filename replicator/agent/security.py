@@ -4,7 +4,7 @@ The key file is shared by the agents of one trust domain; each job has its own k
 The handshake is mutual (each side signs both nonces and the first frame), and each direction then
 counts its frames, so nothing can be replayed, reordered or injected. Checkpoint bytes travel
 unsigned: their manifest's digest comes in a signed frame, and every byte is checked against it.
-Nothing is encrypted: use a network you trust with the data, or one that encrypts.
+Without TLS (tls.py) nothing is encrypted: use a network you trust with the data then.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import hmac
 import os
 from pathlib import Path
 
+from replicator.agent.sockets import AuthenticationError
 from replicator.errors import ReplicatorError
 
 MIN_KEY_BYTES = 32
 MAX_KEY_BYTES = 4096
 NONCE_BYTES = 32
 TAG_BYTES = 32
-
-
-class AuthenticationError(ReplicatorError):
-    """The other side does not know the key, or a frame was not sent by it."""
 
 
 class KeyFileError(ReplicatorError):

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replicator.agent.bandwidth import Bandwidth
-from replicator.agent.channel import Channel, accept, close_quietly
+from replicator.agent.channel import Channel, accept, split_address
 from replicator.agent.metrics import Metrics
+from replicator.agent.sockets import AuthenticationError
 from replicator.agent.store import LocalStore
-from replicator.agent.transfer import make_blocking, serve
-from replicator.agent.wire import decode_to_coordinator, encode
-from replicator.core.messages import ToCoordinator, ToNode
+from replicator.agent.tls import PeerTls
+from replicator.agent.transfer import serve
+from replicator.agent.wire import WireError, decode_to_coordinator, encode
+from replicator.core.messages import Hello, ToCoordinator, ToNode
 from replicator.errors import ReplicatorError
 
 MAX_HANDSHAKES = 256
@@ -49,6 +51,7 @@ class PeerServer:
     serves_job: Callable[[str], float | None]  # since when (wall clock), None: not here
     received: Callable[[int, ToCoordinator], None]
     lost: Callable[[int], None]
+    tls: PeerTls | None = None
     _listener: socket.socket | None = None
     _nodes: dict[int, _NodeConnection] = field(default_factory=dict)
     _next: int = 1
@@ -102,7 +105,7 @@ class PeerServer:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                sock, _ = await loop.sock_accept(listener)
+                sock, address = await loop.sock_accept(listener)
             except OSError:
                 await asyncio.sleep(0.1)  # out of descriptors: those in use will be given back
                 continue
@@ -110,17 +113,18 @@ class PeerServer:
                 sock.close()
                 continue
             sock.setblocking(False)
-            self._spawn(self._greet(sock))
+            self._spawn(self._greet(sock, str(address[0])))
 
-    async def _greet(self, sock: socket.socket) -> None:
+    async def _greet(self, sock: socket.socket, peer: str) -> None:
         self._handshakes += 1
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            channel = await accept(sock, self.secret)
+            channel = await accept(sock, self.secret, self.tls)
         except (OSError, TimeoutError, ReplicatorError) as error:
             self.metrics.rejected.inc()
-            log.info("connection refused", extra={"reason": f"{type(error).__name__}: {error}"})
-            await close_quietly(sock)
+            level = logging.WARNING if isinstance(error, AuthenticationError) else logging.INFO
+            reason = f"{type(error).__name__}: {error}"
+            log.log(level, "connection refused", extra={"peer": peer, "reason": reason})
             return
         finally:
             self._handshakes -= 1
@@ -135,7 +139,7 @@ class PeerServer:
         if len(self._readers) >= MAX_WAITING_READERS:
             await channel.finish()
             return
-        make_blocking(channel.sock)
+        channel.connection.block()
         self._readers.add(channel)
         loop = asyncio.get_running_loop()
         try:
@@ -168,6 +172,8 @@ class PeerServer:
                 message = decode_to_coordinator(await channel.receive())
                 if number not in self._nodes:
                     return
+                if isinstance(message, Hello):
+                    _check_address(channel, message)
                 self.received(number, message)
         except (OSError, ReplicatorError) as error:
             log.info("node gone", extra={"reason": f"{type(error).__name__}: {error}"})
@@ -209,3 +215,11 @@ class PeerServer:
         """Close all nodes' connections: another coordinator serves from now on."""
         for number in list(self._nodes):
             self._nodes.pop(number).channel.abort()
+
+
+def _check_address(channel: Channel, hello: Hello) -> None:
+    """A node is reached where its certificate says, and nowhere else."""
+    if channel.peer_host and split_address(hello.address)[0] != channel.peer_host:
+        raise WireError(
+            f"Hello: the address {hello.address[:80]!r} is not the certified {channel.peer_host!r}"
+        )

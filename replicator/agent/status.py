@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from replicator.agent.store import LocalStore
-from replicator.core.effects import NodeState
 from replicator.core.node import Node
+from replicator.core.state import NodeState
 
 
 def node_status(address: str, node: Node | None, store: LocalStore) -> dict[str, Any]:

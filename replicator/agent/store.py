@@ -1,10 +1,10 @@
 """The checkpoint volume of one node: copies with their manifests, saves, quarantine.
 
-Beside the reference's names (`<hash>.data`, `.meta`) every copy has a record,
-`<job>-s<step>-n<rank>-w<worker>.e<epoch>.manifest`, and only what has a record exists for the
-agent. Data is named by `ShardManifest.storage_name`, so two different trees never share a name. For
-received data the record comes last; for a save it comes before the final rename of the data, and a
-record without data is dropped at start, when the save is taken again.
+Beside the reference's names (`<hash>.data`, `.meta`) every copy has a record (records.py), and only
+what has a record exists for the agent. Data is named by `ShardManifest.storage_name`, so two
+different trees never share a name. For received data the record comes last; for a save it comes
+before the final rename of the data, and a record without data is dropped at start, when the save is
+taken again.
 
 All methods block; they are safe to call from several threads.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import secrets
 import threading
 from collections.abc import Iterable
@@ -23,19 +22,24 @@ from pathlib import Path
 from typing import Final
 
 from replicator.agent.adoption import put_aside_other_jobs
-from replicator.agent.files import read_small, remove, sync_directory, used_bytes, write_whole
+from replicator.agent.files import read_small, remove, sync_directory, write_whole
+from replicator.agent.records import (
+    content_of,
+    meta_name,
+    read_record,
+    record_file,
+    reference_name,
+)
+from replicator.agent.space import Space
 from replicator.core.model import CheckpointId, Content, Copy, Key, ShardId
 from replicator.digest import (
-    OrbaxHashUnavailableError,
-    ShardContent,
     build_manifest,
-    data_hash,
     read_content,
     reference_hash,
     verify,
 )
-from replicator.errors import ManifestError, ReplicatorError
-from replicator.manifest import MAX_MANIFEST_BYTES, ShardManifest
+from replicator.errors import ReplicatorError
+from replicator.manifest import ShardManifest
 from replicator.protocol import (
     MAX_SMALL_FILE_BYTES,
     CheckpointName,
@@ -44,33 +48,16 @@ from replicator.protocol import (
     ProtocolError,
     ReplicatorConfig,
     data_name,
-    parse_checkpoint_name,
     parse_data_name,
     parse_meta,
 )
 
 PRIVATE: Final = ".stowplan"
 """Directory for what is ours alone: state, incoming data, quarantine."""
-SPARE_BYTES: Final = 1024 * 1024
-"""Left free when space is reserved for a copy."""
-
-_RECORD: Final = re.compile(r"(?P<name>.+-w[0-9]+)\.e(?P<epoch>0|[1-9][0-9]{0,15})\.manifest")
 
 
 class StoreError(ReplicatorError):
     """The volume cannot be used as asked."""
-
-
-class NoSpaceError(StoreError):
-    """The volume has no room for a copy."""
-
-
-@dataclass(slots=True)
-class Reservation:
-    """Space promised to a copy that is on its way."""
-
-    size: int
-    written: int = 0
 
 
 @dataclass(slots=True)
@@ -81,10 +68,13 @@ class LocalStore:
     capacity: int | None = None
     threads: int = 1
     records: dict[Key, ShardManifest] = field(default_factory=dict)
-    _reserved: list[Reservation] = field(default_factory=list)
+    space: Space = field(init=False)
     _verified: set[str] = field(default_factory=set)  # storage names hashed by this process
     _lock_fd: int | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.space = Space(self.root, self.capacity)
 
     def prepare(self) -> None:
         """Check the volume and clear what a crash left half-way.
@@ -156,18 +146,11 @@ class LocalStore:
             ]
 
     def _load_record(self, entry: Path, config: ReplicatorConfig) -> None:
-        match, name = _RECORD.fullmatch(entry.name), self.record_name(entry, config.job_name)
-        if match is None or name is None:
+        found = read_record(entry, config.job_name)
+        if found is None:
             return
-        checkpoint = CheckpointId(int(match["epoch"]), name.step)
-        key = Key(checkpoint, ShardId(name.node_rank, name.worker))
-        try:
-            content = read_small(entry, MAX_MANIFEST_BYTES)
-            manifest = ShardManifest.from_bytes(content or b"")
-            good = _belongs(manifest, config.job_name, key)
-        except (OSError, ManifestError):
-            good = False
-        if not good or not self.data_path(manifest).exists():
+        key, manifest = found
+        if manifest is None or not self.data_path(manifest).exists():
             remove(entry)  # damaged, or a save whose last rename did not happen: taken again
             return
         self.records[key] = manifest
@@ -176,12 +159,6 @@ class LocalStore:
         """Record data that is in place under its storage name (see adoption.py)."""
         with self._lock:
             self._write_record(key, manifest)
-
-    @staticmethod
-    def record_name(entry: Path, job: str | None = None) -> CheckpointName | None:
-        """Which shard a record (of any job, or of one) is of, as its `.meta` name."""
-        match = _RECORD.fullmatch(entry.name)
-        return parse_checkpoint_name(f"{match['name']}.meta", job) if match else None
 
     def _drop_orphans(self) -> None:
         """Data whose record was never written: a copy that arrived when the agent died.
@@ -278,32 +255,6 @@ class LocalStore:
 
     # ---- copies ---------------------------------------------------------------------------------
 
-    def reserve(self, size: int) -> Reservation:
-        """Promise room for a copy.
-
-        Raises:
-            NoSpaceError: there is not enough.
-        """
-        with self._lock:
-            stat = os.statvfs(self.root)
-            free = stat.f_bavail * stat.f_frsize
-            if self.capacity is not None:
-                free = min(free, self.capacity - used_bytes(self.root))
-            promised = sum(r.size - r.written for r in self._reserved)
-            if free - promised < size + SPARE_BYTES:
-                raise NoSpaceError(
-                    f"{size} bytes are needed, {max(free - promised, 0)} are free on {self.root}"
-                )
-            reservation = Reservation(size)
-            self._reserved.append(reservation)
-            return reservation
-
-    def release(self, reservation: Reservation) -> None:
-        """The copy is done or given up."""
-        with self._lock:
-            if reservation in self._reserved:
-                self._reserved.remove(reservation)
-
     def scratch(self) -> Path:
         """A new unique path for a growing copy."""
         return self.incoming / secrets.token_hex(12)
@@ -359,18 +310,13 @@ class LocalStore:
         return "; ".join(str(mismatch) for mismatch in found[:3])
 
     def _write_record(self, key: Key, manifest: ShardManifest) -> None:
-        write_whole(self._record_path(manifest), manifest.to_bytes(), self.incoming)
-        meta = CheckpointName(
-            manifest.job_name, manifest.step, manifest.node_rank, manifest.worker, NameKind.META
-        )
-        write_whole(self.root / str(meta), manifest.storage_name.encode(), self.incoming)
+        write_whole(self.root / record_file(manifest), manifest.to_bytes(), self.incoming)
+        self._write_meta(manifest)
         self.records[key] = manifest
 
-    def _record_path(self, manifest: ShardManifest) -> Path:
-        base = CheckpointName(
-            manifest.job_name, manifest.step, manifest.node_rank, manifest.worker, NameKind.META
-        )
-        return self.root / f"{str(base).removesuffix('.meta')}.e{manifest.epoch}.manifest"
+    def _write_meta(self, manifest: ShardManifest) -> None:
+        path = self.root / meta_name(manifest)
+        write_whole(path, manifest.storage_name.encode(), self.incoming)
 
     def delete(self, keys: Iterable[Key]) -> list[Path]:
         """Delete copies: records first, then data that no record names any more.
@@ -404,7 +350,7 @@ class LocalStore:
             manifest = self.records.pop(key, None)
             if manifest is None:
                 continue
-            self._record_path(manifest).unlink(missing_ok=True)
+            (self.root / record_file(manifest)).unlink(missing_ok=True)
             self._remove_meta(manifest)
             gone[manifest.storage_name] = manifest
         used = {manifest.storage_name for manifest in self.records.values()}
@@ -416,17 +362,14 @@ class LocalStore:
         name = (manifest.step, manifest.node_rank, manifest.worker)
         for key, other in self.records.items():
             if (key.checkpoint.step, key.shard.rank, key.shard.worker) == name:
-                meta = self._record_path(other).name.rpartition(".e")[0]
-                content = other.storage_name.encode()
-                write_whole(self.root / f"{meta}.meta", content, self.incoming)
+                self._write_meta(other)  # the same step of another run goes by the same name
                 return
-        base = self._record_path(manifest).name.rpartition(".e")[0]
-        (self.root / f"{base}.meta").unlink(missing_ok=True)
+        (self.root / meta_name(manifest)).unlink(missing_ok=True)
 
-    def release_quarantine(self) -> None:
-        """Delete what was kept aside."""
-        for entry in self.quarantine.iterdir():
-            self._discard(entry)
+    def release_quarantine(self) -> list[Path]:
+        """Give up what was kept aside; returns scratch paths for the caller to remove."""
+        with self._lock:
+            return [self._to_trash(entry) for entry in self.quarantine.iterdir()]
 
     def _discard(self, path: Path) -> None:
         """Delete a tree so that it is never seen half deleted."""
@@ -435,28 +378,3 @@ class LocalStore:
         trash = self.scratch()
         path.rename(trash)
         remove(trash)
-
-
-def content_of(manifest: ShardManifest) -> Content:
-    """What the core calls a shard's content."""
-    return Content(manifest.data_hash, manifest.storage_name, manifest.total_size)
-
-
-def _belongs(manifest: ShardManifest, job: str, key: Key) -> bool:
-    checkpoint = CheckpointId(manifest.epoch, manifest.step)
-    shard = ShardId(manifest.node_rank, manifest.worker)
-    return manifest.job_name == job and key == (checkpoint, shard)
-
-
-def reference_name(
-    path: Path, config: ReplicatorConfig, content: ShardContent, threads: int
-) -> str:
-    """The reference's name of data; without tensorstore the plain directory's.
-
-    It decides whether replicas count as equal. Without it equal Orbax values in differently laid
-    out files are taken for different and copied: more memory, never less safety.
-    """
-    try:
-        return data_hash(path, config.framework, content, threads=threads)
-    except (OrbaxHashUnavailableError, ProtocolError):
-        return reference_hash(content)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from replicator.agent.files import remove
-from replicator.agent.store import LocalStore, NoSpaceError
+from replicator.agent.space import NoSpaceError
+from replicator.agent.store import LocalStore
 from replicator.agent.transfer import TransferError
 from replicator.backup_index import BackupIndex, BackupStep
 from replicator.backup_seal import BackupSeal
@@ -18,8 +19,9 @@ from replicator.core.model import Backup, CheckpointId, Content, Failure, Key, S
 from replicator.digest import build_manifest, data_hash
 from replicator.errors import ReplicatorError
 from replicator.manifest import ShardManifest
+from replicator.platform.base import Platform, PlatformError
 from replicator.protocol import ReplicatorConfig, format_backup_name, parse_backup_name
-from replicator.storage import BackupTierError, ObjectStorage, StoredDataError
+from replicator.storage import BackupTierError, ObjectStorage, StorageError, StoredDataError
 
 LIST_SECONDS = 120.0
 MIN_BYTES_PER_SECOND = 1024 * 1024
@@ -29,10 +31,37 @@ GRACE_SECONDS = 300.0
 class Tier:
     """Backups of one job, or none where the agent has no backup location."""
 
-    def __init__(self, storage: ObjectStorage | None, config: ReplicatorConfig) -> None:
+    def __init__(
+        self,
+        storage: ObjectStorage | None,
+        config: ReplicatorConfig,
+        platform: Platform,
+        *,
+        own_folder: bool = False,
+    ) -> None:
         self._config = config
-        self._backups = None if storage is None else JobBackups(storage, config.job_name)
+        self._platform = platform
+        self._begun = False
+        self._beginning = asyncio.Lock()
+        self._backups = None
+        if storage is not None:
+            self._backups = JobBackups(storage, config.job_name, own_folder=own_folder)
         self._steps: dict[str, BackupStep] = {}
+
+    async def begin(self) -> None:
+        """Have the platform make the backups reachable, once for each job.
+
+        Raises:
+            StorageError: it cannot now; the next use tries again.
+        """
+        async with self._beginning:
+            if self._begun:
+                return
+            try:
+                await self._platform.begin(self._config.job_name)
+            except PlatformError as error:
+                raise StorageError(str(error)) from error
+            self._begun = True
 
     async def read(self, skip: tuple[str, ...]) -> tuple[list[Backup], str | None]:
         """Backups as the core needs them, newest first down to the first complete one, and the
@@ -45,6 +74,7 @@ class Tier:
         if self._backups is None:
             return [], None
         async with asyncio.timeout(LIST_SECONDS):
+            await self.begin()
             forced = await self._backups.read_restore_version()
             names = await self._backups.names()
             found = []
@@ -89,6 +119,7 @@ class Tier:
         total = sum(m.total_size for m in manifests if m is not None)
         try:
             async with asyncio.timeout(GRACE_SECONDS + total / MIN_BYTES_PER_SECOND):
+                await self.begin()
                 for manifest in manifests:
                     if manifest is None:
                         return "a copy is gone"
@@ -113,6 +144,7 @@ class Tier:
         )
         try:
             async with asyncio.timeout(LIST_SECONDS):
+                await self.begin()
                 await self._backups.seal(effect.name, seal)
         except (ReplicatorError, OSError, TimeoutError) as error:
             return f"{type(error).__name__}: {error}"
@@ -122,6 +154,7 @@ class Tier:
         """Remove `restore.version` if it still names this backup."""
         if self._backups is not None:
             async with asyncio.timeout(LIST_SECONDS):
+                await self.begin()
                 await self._backups.clear_restore_version(name)
 
     async def download(
@@ -134,7 +167,7 @@ class Tier:
         """
         place = store.scratch()
         try:
-            reservation = await asyncio.to_thread(store.reserve, content.size)
+            reservation = await asyncio.to_thread(store.space.reserve, content.size)
         except NoSpaceError as error:
             raise TransferError(Failure.NO_SPACE, str(error)) from error
         try:
@@ -154,7 +187,7 @@ class Tier:
             await asyncio.to_thread(remove, place)
             raise
         finally:
-            store.release(reservation)
+            store.space.release(reservation)
 
     async def _download(
         self, key: Key, content: Content, backup: str, place: Path
@@ -162,6 +195,7 @@ class Tier:
         if self._backups is None:
             raise StoredDataError("this agent has no backup location (--backup)", missing=True)
         async with asyncio.timeout(GRACE_SECONDS + content.size / MIN_BYTES_PER_SECOND):
+            await self.begin()
             step = self._steps.get(backup)
             if step is None:
                 self._judged(await self._index(backup))

@@ -8,7 +8,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from replicator.agent.channel import Channel, connect
+from replicator.agent.channel import Channel, Dialer
+from replicator.agent.sockets import AuthenticationError
 from replicator.agent.wire import WireError, decode_json, decode_to_node, encode
 from replicator.core.messages import ToCoordinator, ToNode
 from replicator.errors import ReplicatorError
@@ -19,8 +20,10 @@ OTHERS_SECONDS = 0.5
 """Time that slower answers get once one coordinator was found."""
 PROBES = 32
 """Addresses that are asked at the same time."""
-FIRST_PAUSE = 0.1
+FIRST_PAUSE = 0.02
+"""Short: mostly the agent of rank 0 has just not yet seen its own new replicator.yaml."""
 LONGEST_PAUSE = 5.0
+MAX_DISTRUSTED = 1000
 
 log = logging.getLogger("replicator.uplink")
 
@@ -30,8 +33,7 @@ class Uplink:
     """At most one connection, for one job. The callbacks run on the event loop."""
 
     platform: Platform
-    secret: bytes
-    source: str
+    dialer: Dialer
     up: Callable[[], None]
     down: Callable[[], None]
     received: Callable[[ToNode], None]
@@ -40,6 +42,7 @@ class Uplink:
     _channel: Channel | None = None
     _queue: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
     _old: set[asyncio.Task[None]] = field(default_factory=set)
+    _distrusted: dict[str, str] = field(default_factory=dict)  # address: why, as last logged
 
     def restart(self, job: str | None) -> None:
         """Drop what there is and, with a job, connect to its coordinator until it works."""
@@ -124,14 +127,12 @@ class Uplink:
 
     async def _probe(self, job: str, address: str) -> tuple[float, Channel] | None:
         try:
-            channel = await connect(
-                address,
-                secret=self.secret,
-                job=job,
-                role="node",
-                source=self.source,
-                timeout=CONNECT_SECONDS,
+            channel = await self.dialer.connect(
+                address, job=job, role="node", timeout=CONNECT_SECONDS
             )
+        except AuthenticationError as error:
+            self._distrust(address, str(error))
+            return None
         except (OSError, TimeoutError, ReplicatorError) as error:
             log.debug("not %s", address, extra={"reason": f"{type(error).__name__}: {error}"})
             return None
@@ -148,6 +149,14 @@ class Uplink:
             raise
         await channel.finish()
         return None
+
+    def _distrust(self, address: str, reason: str) -> None:
+        """Say once why an agent is not talked to."""
+        if len(self._distrusted) > MAX_DISTRUSTED:
+            self._distrusted.clear()
+        if self._distrusted.get(address) != reason:
+            self._distrusted[address] = reason
+            log.warning("peer not trusted", extra={"peer": address, "reason": reason})
 
     async def _talk(self, channel: Channel, me: asyncio.Task[None] | None) -> None:
         self._channel = channel

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from replicator.core import effects as fx
+from replicator.core.catalogue import Catalogue, all_shards
 from replicator.core.messages import BackupDone, StartBackup
 from replicator.core.model import CheckpointId, Content, Job, ShardId, Timing, content_key
-from replicator.core.plan import Catalogue, all_shards
 
 
 @dataclass(slots=True)
@@ -68,7 +68,8 @@ class BackupRound:
             shards.append((shard, content))
             # Equal content is stored once, by the last rank, as the public reference does.
             uploader[content_key(content, job.data_parallelism is not None)] = shard
-        stored_as = {shard: c for shard, c in shards if shard in set(uploader.values())}
+        storing = set(uploader.values())
+        stored_as = {shard: content for shard, content in shards if shard in storing}
         parallel = job.data_parallelism is not None
         shards = [(s, stored_as[uploader[content_key(c, parallel)]]) for s, c in shards]
         name = self._name_backup(self._newest)

@@ -14,20 +14,18 @@ from typing import Any
 from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.backups import BackupRound
+from replicator.core.catalogue import Catalogue
+from replicator.core.deletion import may_delete
 from replicator.core.members import Members
 from replicator.core.model import (
     Backup,
     CheckpointId,
-    Failure,
     Job,
-    Origin,
     Run,
     ShardId,
     Timing,
 )
-from replicator.core.node import may_delete
-from replicator.core.plan import Catalogue
-from replicator.core.restore import Restore, verify_order
+from replicator.core.restore import Restore
 from replicator.core.rounds import Replication
 
 
@@ -132,13 +130,16 @@ class Coordinator:
         if self.run not in (hello.linked, hello.prepared if hello.linked is None else None):
             self._gather(now)
             return self._evaluate(now)
-        assert self.replication is not None
-        self.replication.arrived({hello.rank: hello.address}, now)
+        replication = self.replication
+        assert replication is not None
+        active = replication.active
+        replication.arrived({hello.rank: hello.address}, now)
         effects = self._welcome(hello.rank, now)
         order = self.backups.repeat(hello.rank)
         if order is not None:
             effects += self.members.to(hello.rank, order, now)
-        return effects + self._after_change(now)
+        targets = replication.neighbours(hello.rank) if replication.active == active else None
+        return effects + self._after_change(now, targets)
 
     def _welcome(self, rank: int, now: float) -> list[fx.CoordinatorEffect]:
         assert self.replication is not None
@@ -300,25 +301,9 @@ class Coordinator:
     def _round_copy_failed(
         self, rank: int, failed: msg.CopyFailed, now: float
     ) -> list[fx.CoordinatorEffect]:
-        replication = self.replication
-        assert replication is not None
-        effects: list[fx.CoordinatorEffect] = []
-        origin, damage = failed.source.origin, failed.failure
-        checkpoint, shard, source = failed.checkpoint, failed.shard, failed.source.rank
-        if origin is Origin.LOCAL and damage in (Failure.CORRUPT, Failure.MISSING):
-            held = self.catalogue.holders(checkpoint, shard).get(rank)
-            if held is not None:
-                self.catalogue.remove_content(rank, held.manifest)
-            replication.damaged()
-        elif origin is Origin.PEER and damage is Failure.MISSING:
-            self.catalogue.remove(source, checkpoint, shard)
-            replication.damaged()
-        elif origin is Origin.PEER and damage is Failure.CORRUPT:
-            order = verify_order(self.catalogue, checkpoint, shard, source, self.job.world)
-            if order is not None:
-                effects += self.members.to(source, order, now)
-        replication.failed(rank, checkpoint, shard, failed.detail, now)
-        return effects
+        assert self.replication is not None
+        order = self.replication.copy_failed(rank, failed, now)
+        return [] if order is None else self.members.to(failed.source.rank, order, now)
 
     def _on_backup_done(
         self, rank: int, done: msg.BackupDone, now: float
@@ -393,15 +378,10 @@ class Coordinator:
         if now - self._since <= self._timing.join:
             return []
         self._since = now
-        members = self.members.by_rank
-        missing = sorted(set(range(self.job.world)) - members.keys())
-        stale = sorted(r for r, m in members.items() if m.hello.linked is not None)
-        text = f"not all nodes came within {self._timing.join:.0f} s: missing {missing[:16]}"
-        if stale and len(stale) < len(members):
-            text += f"; still in the previous run: {stale[:16]}"
+        text, stale = self.members.absence()
         effects = self.members.broadcast(msg.Report(text), now)
-        for rank in sorted(members.keys() - stale):
-            refusal = msg.Refuse(text + ". Nothing was deleted.")
+        refusal = msg.Refuse(text + ". Nothing was deleted.")
+        for rank in sorted(self.members.by_rank.keys() - stale):
             effects += self.members.to(rank, refusal, now)
         return effects
 

@@ -5,22 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from replicator.core.messages import ToCoordinator, ToNode
-from replicator.core.model import CheckpointId, Content, Job, Key, Run, ShardId, Source
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """What a node keeps across a crash of its agent."""
-
-    job: Job | None = None
-    attempt: str = ""
-    epoch: int = 0
-    linked: Run | None = None
-    prepared: Run | None = None
-    checkpoint: CheckpointId | None = None  # of `prepared` or `linked`
-    forced: str = ""  # backup that restore.version named for that checkpoint
-    last_step: int = -1  # newest step taken in the linked run
-
+from replicator.core.model import CheckpointId, Content, Key, ShardId, Source
+from replicator.core.state import NodeState
 
 # ---- of a node ----------------------------------------------------------------------------------
 

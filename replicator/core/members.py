@@ -91,6 +91,15 @@ class Members:
             del self.by_rank[rank]
         return rank
 
+    def absence(self) -> tuple[str, set[int]]:
+        """Which ranks did not come in time, as a report; and those that still run as before."""
+        missing = sorted(set(range(self._job.world)) - self.by_rank.keys())
+        stale = {r for r, m in self.by_rank.items() if m.hello.linked is not None}
+        text = f"not all nodes came within {self._timing.join:.0f} s: missing {missing[:16]}"
+        if stale and len(stale) < len(self.by_rank):
+            text += f"; still in the previous run: {sorted(stale)[:16]}"
+        return text, stale
+
     def silent(self, now: float) -> list[int]:
         """Connections on which nothing came for too long."""
         limit = self._timing.silence

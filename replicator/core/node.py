@@ -7,12 +7,13 @@ All decisions that need the view of more than one node are the coordinator's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from replicator.core import effects as fx
 from replicator.core import messages as msg
+from replicator.core.deletion import may_delete
 from replicator.core.model import (
     CheckpointId,
     Content,
@@ -25,6 +26,7 @@ from replicator.core.model import (
     Source,
     Timing,
 )
+from replicator.core.state import NodeState, hello
 
 MAX_TOLD = 1000
 """Errors that are remembered so as not to be written again."""
@@ -32,26 +34,11 @@ HELLO_PAUSE = 1.0
 """Seconds between two hellos that the coordinator could not use yet."""
 
 
-def may_delete(
-    checkpoint: CheckpointId,
-    complete: CheckpointId | None,
-    replicated: CheckpointId | None,
-    held: Sequence[CheckpointId],
-) -> bool:
-    """Whether a checkpoint is neither the newest complete, the newest replicated, held, nor newer.
-
-    This is the only rule by which copies are ever deleted in a run (invariant 1).
-    """
-    if complete is None or checkpoint >= complete:
-        return False
-    return checkpoint != replicated and checkpoint not in held
-
-
 class Node:
     """The state machine. Every method returns effects to be carried out in order."""
 
     def __init__(
-        self, state: fx.NodeState, copies: Iterable[Copy], address: str, timing: Timing
+        self, state: NodeState, copies: Iterable[Copy], address: str, timing: Timing
     ) -> None:
         self.state = state
         self.copies: dict[Key, tuple[Content, int]] = {
@@ -97,7 +84,7 @@ class Node:
 
     def accept(self, job: Job, attempt: str, now: float) -> list[fx.NodeEffect]:
         """A valid `replicator.yaml` starts (or restarts) the job; leftovers were cleaned up."""
-        self.state = fx.NodeState(job=job, attempt=attempt, epoch=self.state.epoch)
+        self.state = NodeState(job=job, attempt=attempt, epoch=self.state.epoch)
         self._saves.clear()
         self._needs.clear()
         self._plan = None
@@ -230,7 +217,7 @@ class Node:
         self._in_flight.clear()
         self._plan = None
         self._needs.clear()
-        return [fx.CancelCopies(), *self._send(self._hello(self.state.job), now)]
+        return [fx.CancelCopies(), *self._send(self._hello(), now)]
 
     def link_down(self, now: float) -> list[fx.NodeEffect]:
         """The connection is gone."""
@@ -241,25 +228,9 @@ class Node:
         self._lost_at = now
         return [fx.Reconnect()] if self.state.job is not None else []
 
-    def _hello(self, job: Job) -> msg.Hello:
-        state = self.state
-        return msg.Hello(
-            rank=job.rank,
-            world=job.world,
-            workers=job.workers,
-            peers=job.peers,
-            data_parallel=job.data_parallelism is not None,
-            job=job.name,
-            uid=job.uid,
-            attempt=state.attempt,
-            address=self.address,
-            epoch=state.epoch,
-            linked=state.linked,
-            prepared=state.prepared,
-            checkpoint=state.checkpoint,
-            forced=state.forced,
-            copies=tuple(Copy(k.checkpoint, k.shard, c, w) for k, (c, w) in self.copies.items()),
-        )
+    def _hello(self) -> msg.Hello:
+        copies = tuple(Copy(k.checkpoint, k.shard, c, w) for k, (c, w) in self.copies.items())
+        return hello(self.state, self.address, copies)
 
     def received(self, message: msg.ToNode, now: float) -> list[fx.NodeEffect]:
         """A message from the coordinator, already decoded and authenticated."""
@@ -369,7 +340,7 @@ class Node:
         return self._give_up(refuse.text)
 
     def _give_up(self, text: str) -> list[fx.NodeEffect]:
-        self.state = fx.NodeState(epoch=self.state.epoch)
+        self.state = NodeState(epoch=self.state.epoch)
         self.connected = False
         self._joined_at = None
         return [fx.CancelCopies(), fx.Persist(self.state), fx.WriteFailed(text), fx.Reconnect()]
@@ -405,7 +376,7 @@ class Node:
             return self.link_down(now)
         if self._hello_at is not None and now >= self._hello_at:
             self._hello_at = None
-            return self._send(self._hello(job), now)
+            return self._send(self._hello(), now)
         if now - self._sent >= self.timing.heartbeat:
             effects += self._send(msg.Ping(), now)
         return effects

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from replicator.core import effects as fx
 from replicator.core import messages as msg
+from replicator.core.catalogue import Catalogue, all_shards, verify_order
+from replicator.core.distribution import Assignment, Distribution
 from replicator.core.members import Members
 from replicator.core.model import (
     Backup,
@@ -22,7 +24,7 @@ from replicator.core.model import (
     Source,
     Timing,
 )
-from replicator.core.plan import Assignment, Catalogue, Choice, Distribution, all_shards, choose
+from replicator.core.plan import Choice, choose
 from replicator.core.plan import Refusal as Refused
 
 READ_ATTEMPTS = 5
@@ -299,13 +301,3 @@ class Restore:
                 self._retries[shard] = (float("inf"), delay)
                 effects += self._assign(distribution.retry(shard), now)
         return effects
-
-
-def verify_order(
-    catalogue: Catalogue, checkpoint: CheckpointId, shard: ShardId, rank: int, world: int
-) -> msg.Fetch | None:
-    """The order for a node to hash a copy that it holds; None where it holds none."""
-    content = catalogue.holders(checkpoint, shard).get(rank)
-    if content is None:
-        return None
-    return msg.Fetch(checkpoint, shard, content, world, Source(Origin.LOCAL, rank))

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replicator.core.messages import Fetch, Progress
+from replicator.core.catalogue import Catalogue, all_shards, verify_order
+from replicator.core.deletion import may_delete
+from replicator.core.messages import CopyFailed, Fetch, Progress
 from replicator.core.model import (
     CheckpointId,
     Content,
+    Failure,
     Origin,
     Run,
     ShardId,
@@ -19,8 +22,6 @@ from replicator.core.model import (
     Timing,
     same_content,
 )
-from replicator.core.node import may_delete
-from replicator.core.plan import Catalogue, all_shards
 
 MAX_INTO_NODE = 2
 """Copies that one node takes at a time; more would only share the same link and cores."""
@@ -59,7 +60,9 @@ class Replication:
         self._catalogue = catalogue
         self._timing = timing
         self.shards = all_shards(world, workers)
-        self._stale = False  # `_missing` must be found out anew
+        self._guarded = self._shards_by_guard()
+        self._all_stale = False  # `_missing` must be found out anew: all of it ...
+        self._stale: set[int] = set()  # ... or what these ranks lack
         self._missing: dict[int, set[ShardId]] = {}  # target -> shards of the active checkpoint
         self._in_flight: dict[Pair, float] = {}
         self._not_before: dict[Pair, float] = {}
@@ -103,6 +106,14 @@ class Replication:
         """Ranks that must hold the shard: its owner, then the owner's peers."""
         return (shard.rank, *self._peers.get(shard.rank, ()))
 
+    def _shards_by_guard(self) -> dict[int, list[ShardId]]:
+        """For each rank the shards that it must hold."""
+        guarded: dict[int, list[ShardId]] = {}
+        for shard in self.shards:
+            for rank in self.required(shard):
+                guarded.setdefault(rank, []).append(shard)
+        return guarded
+
     def _lacking(self, checkpoint: CheckpointId) -> Iterable[Pair]:
         for shard in self.shards:
             holders = self._catalogue.holders(checkpoint, shard)
@@ -112,10 +123,7 @@ class Replication:
 
     def _activate(self, checkpoint: CheckpointId, now: float) -> None:
         self.active = checkpoint
-        self._stale = False
-        self._missing = {}
-        for rank, shard in self._lacking(checkpoint):
-            self._missing.setdefault(rank, set()).add(shard)
+        self._all_stale = True
         self._in_flight.clear()
         self._not_before.clear()
         self._delay.clear()
@@ -149,14 +157,18 @@ class Replication:
         if newer and self._catalogue.is_complete(checkpoint, self.shards):
             self.complete = checkpoint
 
-    def damaged(self) -> None:
+    def _damaged(self) -> None:
         """Copies were found bad and left the catalogue: what is complete may have to step back."""
-        if len(self.present) == self._world:
-            if self.complete and not self._catalogue.is_complete(self.complete, self.shards):
-                self.complete = self._catalogue.newest_complete(self.shards)
-            if self.replicated and not self._catalogue.is_complete(self.replicated, self.shards):
-                self.replicated = None
-        self._stale = True
+        self._step_back()
+        self._all_stale = True
+
+    def _step_back(self) -> None:
+        if len(self.present) < self._world:
+            return
+        if self.complete and not self._catalogue.is_complete(self.complete, self.shards):
+            self.complete = self._catalogue.newest_complete(self.shards)
+        if self.replicated and not self._catalogue.is_complete(self.replicated, self.shards):
+            self.replicated = None
 
     def receipt(
         self, rank: int, checkpoint: CheckpointId, shard: ShardId, content: Content
@@ -178,11 +190,28 @@ class Replication:
             if not waiting:
                 del self._missing[rank]
 
-    def failed(
-        self, rank: int, checkpoint: CheckpointId, shard: ShardId, text: str, now: float
-    ) -> None:
-        """A copy could not be made: try again after a pause that doubles."""
-        pair = (rank, shard)
+    def copy_failed(self, rank: int, failed: CopyFailed, now: float) -> Fetch | None:
+        """A node could not make a copy, or its own proved bad.
+
+        Returns the order for the source to hash what it holds, where a reader found it damaged.
+        """
+        order = None
+        checkpoint, shard, source = failed.checkpoint, failed.shard, failed.source
+        if source.origin is Origin.LOCAL and failed.failure in (Failure.CORRUPT, Failure.MISSING):
+            held = self._catalogue.holders(checkpoint, shard).get(rank)
+            if held is not None:
+                self._catalogue.remove_content(rank, held.manifest)
+            self._damaged()
+        elif source.origin is Origin.PEER and failed.failure is Failure.MISSING:
+            self._catalogue.remove(source.rank, checkpoint, shard)
+            self._damaged()
+        elif source.origin is Origin.PEER and failed.failure is Failure.CORRUPT:
+            order = verify_order(self._catalogue, checkpoint, shard, source.rank, self._world)
+        self._retry_later((rank, shard), checkpoint, failed.detail, now)
+        return order
+
+    def _retry_later(self, pair: Pair, checkpoint: CheckpointId, text: str, now: float) -> None:
+        """Try again after a pause that doubles."""
         if checkpoint != self.active or pair not in self._in_flight:
             return
         del self._in_flight[pair]
@@ -197,9 +226,11 @@ class Replication:
         self.addresses.update(addresses)
         for rank in addresses:
             self._forget_orders(rank)
-        self.damaged()
-        for checkpoint in sorted(self.sealed):
-            self._advance(checkpoint)
+        self._stale.update(addresses)
+        self._step_back()
+        if len(self.present) == self._world:  # before, "complete" lets nothing go
+            for checkpoint in sorted(self.sealed):
+                self._advance(checkpoint)
         thin = self.replicated if self.active is None else None
         if thin is not None and any(True for _ in self._lacking(thin)):
             self._activate(thin, now)
@@ -208,21 +239,28 @@ class Replication:
         """A node is gone; its receipts do not count until it is back and shows its copies."""
         self.present.discard(rank)
         self._forget_orders(rank)
-        self._stale = True
+        self._stale.add(rank)
 
     def _refresh(self) -> None:
-        """Find out anew what is missing, after nodes came, went or lost data."""
-        if not self._stale:
-            return
-        self._stale = False
-        self._missing = {}
-        if self.active is not None:
-            for rank, shard in self._lacking(self.active):
-                self._missing.setdefault(rank, set()).add(shard)
+        """Find out anew what is missing, after nodes came, went or lost data.
+
+        Only of those nodes: ten thousand that come back one by one must not cost its square.
+        """
+        for rank in range(self._world) if self._all_stale else self._stale:
+            lacking: set[ShardId] = set()
+            if self.active is not None:
+                holders = self._catalogue.checkpoints.get(self.active, {})
+                lacking = {s for s in self._guarded[rank] if rank not in holders.get(s, {})}
+            if lacking:
+                self._missing[rank] = lacking
+            else:
+                self._missing.pop(rank, None)
+        self._all_stale = False
+        self._stale.clear()
 
     def _forget_orders(self, rank: int) -> None:
-        for pair in [pair for pair in self._in_flight if pair[0] == rank]:
-            del self._in_flight[pair]
+        for shard in self._guarded[rank]:
+            self._in_flight.pop((rank, shard), None)
 
     # ---- what to do -----------------------------------------------------------------------------
 
@@ -316,6 +354,11 @@ class Replication:
     def followers(self, rank: int) -> tuple[int, ...]:
         """Targets for which something may have become possible when this rank sealed."""
         return (rank, *self._peers.get(rank, ()))
+
+    def neighbours(self, rank: int) -> tuple[int, ...]:
+        """Targets for which something may have become possible when this rank came back."""
+        found = {target for shard in self._guarded[rank] for target in self.required(shard)}
+        return tuple(sorted(found))
 
     def tick(self, now: float) -> str:
         """Expire transfers and the round; returns a report when the round has just failed."""

@@ -1,9 +1,11 @@
 """Sub-command `bench`: real agents against plain copies of the same bytes in the same run.
 
 Every number is a median over the rounds. "socket copy" moves the same bytes over as many loopback
-connections at once (sendfile, recv_into, write to memory; no hashing, no protocol); "file copy" is
-shutil.copyfile of the same files, as many at once. Pages are warmed before anything is timed: the
-first touch of fresh memory costs several times as much as its reuse on virtual machines.
+connections at once (sendfile, recv_into, write to memory), "hashed" hashes them with BLAKE3 on
+arrival as well; neither has a protocol, receipts or an agreement, and processes and connections are
+there before the clock starts. "file copy" is shutil.copyfile of the same files, as many at once.
+Pages are warmed before anything is timed: the first touch of fresh memory costs several times as
+much as its reuse on virtual machines.
 """
 
 from __future__ import annotations
@@ -19,8 +21,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+
+from blake3 import blake3
 
 from replicator.agent_cli import parse_size
 from replicator.demo.cluster import DemoCluster, finish_save, prepare_save
@@ -30,8 +36,8 @@ CHUNK = 4 * 1024 * 1024
 FILES = 4
 
 
-def socket_copy(source: Path, target: Path) -> None:
-    """One connection: all files of a directory, without hashing."""
+def _socket_copy(barrier: Barrier, source: Path, target: Path, *, hashing: bool) -> None:
+    """One connection: all files of a directory, from one process to another."""
     files = sorted(source.iterdir())
     listener = socket.create_server(("127.0.0.1", 0))
     child = multiprocessing.Process(target=_send, args=(listener.getsockname()[1], files))
@@ -39,13 +45,19 @@ def socket_copy(source: Path, target: Path) -> None:
     connection, _ = listener.accept()
     target.mkdir()
     buffer = memoryview(bytearray(CHUNK))
+    barrier.wait()
+    connection.sendall(b"!")
     for file in files:
-        left = file.stat().st_size
+        left, hasher = file.stat().st_size, blake3()
         with (target / file.name).open("wb", buffering=0) as out:
             while left:
                 count = connection.recv_into(buffer, min(left, CHUNK), socket.MSG_WAITALL)
+                if hashing:
+                    hasher.update(buffer[:count])
                 out.write(buffer[:count])
                 left -= count
+        hasher.digest()
+    barrier.wait()
     connection.close()
     listener.close()
     child.join()
@@ -53,20 +65,30 @@ def socket_copy(source: Path, target: Path) -> None:
 
 def _send(port: int, files: list[Path]) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.recv(1)
         for file in files:
             with file.open("rb") as source:
                 connection.sendfile(source)
 
 
-def file_copy(source: Path, target: Path) -> None:
+def _file_copy(barrier: Barrier, source: Path, target: Path) -> None:
     """All files of a directory."""
     target.mkdir()
+    barrier.wait()
     for file in source.iterdir():
         shutil.copyfile(file, target / file.name)
+    barrier.wait()
+
+
+PLAIN: dict[str, Callable[[Barrier, Path, Path], None]] = {
+    "socket": partial(_socket_copy, hashing=False),
+    "hashed": partial(_socket_copy, hashing=True),
+    "file": _file_copy,
+}
 
 
 def timed_copies(
-    copy: Callable[[Path, Path], None], sources: list[Path], root: Path, rounds: int
+    copy: Callable[[Barrier, Path, Path], None], sources: list[Path], root: Path, rounds: int
 ) -> float:
     """Median seconds in which all sources were copied at once."""
     took = []
@@ -74,31 +96,33 @@ def timed_copies(
         targets = [root / f"copy{index}" for index in range(len(sources))]
         barrier = multiprocessing.Barrier(len(sources) + 1)
         workers = [
-            multiprocessing.Process(target=_copy_at, args=(barrier, copy, source, target))
+            multiprocessing.Process(target=copy, args=(barrier, source, target))
             for source, target in zip(sources, targets, strict=True)
         ]
         for worker in workers:
             worker.start()
         barrier.wait()
         began = time.perf_counter()
-        for worker in workers:
-            worker.join()
+        barrier.wait()
         if number:  # the first warms the pages
             took.append(time.perf_counter() - began)
+        for worker in workers:
+            worker.join()
         for target in targets:
             shutil.rmtree(target)
     return statistics.median(took)
 
 
-def _copy_at(
-    barrier: Barrier, copy: Callable[[Path, Path], None], source: Path, target: Path
-) -> None:
-    """One of several copies that start together."""
-    barrier.wait()
-    copy(source, target)
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured: rounds that count, steps before them, and where backups go."""
+
+    rounds: int
+    warm_up: int = 2
+    backup_dir: Path | None = None
 
 
-def measure(nodes: int, size: int, rounds: int, root: Path) -> dict[str, float]:
+def measure(nodes: int, size: int, effort: Effort, root: Path) -> dict[str, float]:
     """One row of the table, in seconds."""
     row: dict[str, float] = {}
     with DemoCluster(root, nodes) as cluster:
@@ -106,35 +130,45 @@ def measure(nodes: int, size: int, rounds: int, root: Path) -> dict[str, float]:
         for node in cluster.nodes:
             prepare_save(node.local, node.index, 0, size, FILES)
             sources.append((node.local / "0.tmp").rename(root / f"source{node.index}"))
-        row["socket"] = timed_copies(socket_copy, sources, root, rounds)
-        row["file"] = timed_copies(file_copy, sources, root, rounds)
+        for name, copy in PLAIN.items():
+            row[name] = timed_copies(copy, sources, root, effort.rounds)
+        row["hashed one"] = timed_copies(PLAIN["hashed"], sources[:1], root, effort.rounds)
         for source in sources:
             shutil.rmtree(source)
-        cluster.start_all()
-        cluster.begin(backup_interval_minutes=0)
-        cluster.wait_restored()
-        replicate, backup = [], []
-        for step in range(1, rounds + 3):
-            for node in cluster.nodes:
-                prepare_save(node.local, node.index, step, size, FILES)
-            began = time.perf_counter()
-            for node in cluster.nodes:
-                finish_save(node.local, step)
-            cluster.wait_replicated(step, 300)
-            done = time.perf_counter()
-            seals = root / "backup" / cluster.job
-            cluster.wait_for(lambda: _seals(seals) >= step, 300, "the backup")  # noqa: B023
-            if step > 2:
-                replicate.append(done - began)
-                backup.append(time.perf_counter() - done)
-            for old in sorted(seals.iterdir())[:-1]:
-                for file in old.rglob("*.distcp"):
-                    os.truncate(file, 0)  # room for the next; only the newest is needed
-        row["replicate"] = statistics.median(replicate)
-        row["backup"] = statistics.median(backup)
-        row["restore one"] = _restores(cluster, [nodes - 1], rounds)
-        row["restore all"] = _restores(cluster, list(range(nodes)), max(rounds // 2, 1))
+        if effort.backup_dir is not None:
+            cluster.backup_dir = Path(tempfile.mkdtemp(dir=effort.backup_dir, prefix="bench-"))
+        try:
+            _measure_agents(cluster, size, effort, row)
+        finally:
+            shutil.rmtree(cluster.backup_dir, ignore_errors=True)
     return row
+
+
+def _measure_agents(cluster: DemoCluster, size: int, effort: Effort, row: dict[str, float]) -> None:
+    cluster.start_all()
+    cluster.begin(backup_interval_minutes=0)
+    cluster.wait_restored()
+    seals = cluster.backup_dir / cluster.job
+    replicate, backup = [], []
+    for step in range(1, effort.warm_up + effort.rounds + 1):
+        for node in cluster.nodes:
+            prepare_save(node.local, node.index, step, size, FILES)
+        began = time.perf_counter()
+        for node in cluster.nodes:
+            finish_save(node.local, step)
+        cluster.wait_replicated(step, 300)
+        done = time.perf_counter()
+        cluster.wait_for(lambda: _seals(seals) >= step, 300, "the backup")  # noqa: B023
+        if step > effort.warm_up:
+            replicate.append(done - began)
+            backup.append(time.perf_counter() - done)
+        for old in sorted(seals.iterdir())[:-1]:
+            for file in old.rglob("*.distcp"):
+                os.truncate(file, 0)  # room for the next; only the newest is needed
+    row["replicate"] = statistics.median(replicate)
+    row["backup"] = statistics.median(backup)
+    row["restore one"] = _restores(cluster, [cluster.size - 1], effort.rounds)
+    row["restore all"] = _restores(cluster, list(range(cluster.size)), max(effort.rounds // 2, 1))
 
 
 def _seals(path: Path) -> int:
@@ -187,17 +221,39 @@ def _unique_bytes(pid: int) -> int:
     return sum(int(fields[1]) * 1024 for fields in private)
 
 
+COLUMNS = (
+    "nodes x size",
+    "socket copy s",
+    "hashed s",
+    "file copy s",
+    "replicate s",
+    "ratio to hashed",
+    "backup s",
+    "ratio to file",
+    "restore one s",
+    "ratio to hashed",
+    "restore all from backup s",
+    "ratio to file",
+)
+
+
 def show(nodes: int, size: int, row: dict[str, float]) -> None:
     """One line of the table: seconds, and rates as ratios to the plain copies."""
-    restore_bytes = 1 / nodes  # one node's share moves
-    print(
-        f"| {nodes} x {size // 2**20} MiB | {row['socket']:.3f} | {row['file']:.3f} "
-        f"| {row['replicate']:.3f} | {row['socket'] / row['replicate']:.2f} "
-        f"| {row['backup']:.3f} | {row['file'] / row['backup']:.2f} "
-        f"| {row['restore one']:.3f} | {row['socket'] * restore_bytes / row['restore one']:.2f} "
-        f"| {row['restore all']:.3f} | {row['file'] / row['restore all']:.2f} |",
-        flush=True,
+    cells = (
+        f"{nodes} x {size // 2**20} MiB",
+        f"{row['socket']:.3f}",
+        f"{row['hashed']:.3f}",
+        f"{row['file']:.3f}",
+        f"{row['replicate']:.3f}",
+        f"{row['hashed'] / row['replicate']:.2f}",
+        f"{row['backup']:.3f}",
+        f"{row['file'] / row['backup']:.2f}",
+        f"{row['restore one']:.3f}",
+        f"{row['hashed one'] / row['restore one']:.2f}",
+        f"{row['restore all']:.3f}",
+        f"{row['file'] / row['restore all']:.2f}",
     )
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -209,44 +265,54 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "--sizes", type=parse_size, nargs="+", default=[64 * 2**20, 512 * 2**20], metavar="SIZE"
     )
     parser.add_argument("--rounds", type=int, default=5, metavar="COUNT")
+    parser.add_argument(
+        "--warm-up",
+        type=int,
+        default=2,
+        metavar="COUNT",
+        help="steps before those that count; with 0 and --rounds 1 only one step is ever held",
+    )
     parser.add_argument("--dir", type=Path, default=Path("/dev/shm"), help="needs 6 x all data")
+    parser.add_argument("--backup-dir", type=Path, metavar="DIR", help="elsewhere than in --dir")
     parser.add_argument("--idle-seconds", type=float, default=30, metavar="SECONDS")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the seconds there too")
     parser.set_defaults(run=_bench)
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    if min(arguments.nodes) < 2 or arguments.rounds < 1:
-        print("error: expected at least 2 nodes and 1 round", file=sys.stderr)
+    if min(arguments.nodes) < 2 or arguments.rounds < 1 or arguments.warm_up < 0:
+        print("error: expected at least 2 nodes, 1 round and 0 steps before", file=sys.stderr)
         return 2
     try:
-        _measure_all(arguments)
+        rows = _measure_all(arguments)
+        if arguments.json:
+            arguments.json.write_text(json.dumps(rows, indent=1))
     except (ReplicatorError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _measure_all(arguments: argparse.Namespace) -> None:
+def _measure_all(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
     rows = {}
-    print(
-        "| nodes x size | socket copy s | file copy s | replicate s | ratio to socket "
-        "| backup s | ratio to file | restore one s | ratio to socket "
-        "| restore all from backup s | ratio to file |"
-    )
-    print("|---" * 11 + "|")
+    effort = Effort(arguments.rounds, arguments.warm_up, arguments.backup_dir)
+    print(f"| {' | '.join(COLUMNS)} |")
+    print("|---" * len(COLUMNS) + "|")
     for nodes in arguments.nodes:
         for size in arguments.sizes:
             with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="bench-") as root:
-                row = measure(nodes, size, arguments.rounds, Path(root))
+                row = measure(nodes, size, effort, Path(root))
             rows[f"{nodes}x{size // 2**20}"] = row
             show(nodes, size, row)
+    if not arguments.idle_seconds:
+        return rows
     with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="bench-") as root:
-        floor = measure(2, 4096 * FILES, arguments.rounds, Path(root))
-    print(f"\nlatency floor (16 KiB, 2 nodes): replicate {floor['replicate'] * 1000:.0f} ms")
-    if arguments.idle_seconds:
-        with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="bench-") as root:
-            cpu, memory = idle(2, Path(root), arguments.idle_seconds)
-        print(f"idle agent: {cpu:.2f} % of a core, {memory:.0f} MiB unique memory")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1))
+        floor = measure(2, 4096 * FILES, Effort(5), Path(root))
+    print(
+        f"\nlatency floor (16 KiB, 2 nodes): replicate {floor['replicate'] * 1000:.0f} ms", end=""
+    )
+    print(f", restore {floor['restore one'] * 1000:.0f} ms")
+    with tempfile.TemporaryDirectory(dir=arguments.dir, prefix="bench-") as root:
+        cpu, memory = idle(2, Path(root), arguments.idle_seconds)
+    print(f"idle agent: {cpu:.2f} % of a core, {memory:.0f} MiB unique memory")
+    return rows

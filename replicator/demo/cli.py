@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -49,17 +50,25 @@ def _demo(arguments: argparse.Namespace) -> int:
     if not 2 <= arguments.nodes <= 16 or not 0 <= arguments.kill <= arguments.nodes:
         print("error: expected 2 to 16 nodes, and no more to kill than there are", file=sys.stderr)
         return 2
-    root = Path(tempfile.mkdtemp(prefix="stowplan-demo-", dir=_place(arguments)))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # agents end with us
+    try:
+        root = Path(tempfile.mkdtemp(prefix="stowplan-demo-", dir=_place(arguments)))
+    except OSError as error:
+        print(f"error: {arguments.dir}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    keep = bool(arguments.keep)
     try:
         with DemoCluster(root, arguments.nodes) as cluster:
             _play(cluster, arguments.size, arguments.kill)
     except (ReplicatorError, OSError) as error:
         print(f"error: {error}\nlogs are in {root}", file=sys.stderr)
+        keep = True
         return 1
-    if arguments.keep:
+    finally:
+        if not keep:
+            shutil.rmtree(root, ignore_errors=True)
+    if keep:
         print(f"everything is in {root}")
-    else:
-        shutil.rmtree(root, ignore_errors=True)
     return 0
 
 

@@ -78,6 +78,10 @@ class DemoCluster:
     backup: bool = True
     extra: tuple[str, ...] = ()
     nodes: list[DemoNode] = field(default_factory=list)
+    backup_dir: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.backup_dir = self.root / "backup"
 
     def __enter__(self) -> DemoCluster:
         ports = free_ports(2 * self.size)
@@ -85,7 +89,7 @@ class DemoCluster:
             DemoNode(index, self.root / f"node{index}", ports[2 * index], ports[2 * index + 1])
             for index in range(self.size)
         ]
-        (self.root / "backup").mkdir(parents=True, exist_ok=True)
+        self.backup_dir.mkdir(parents=True, exist_ok=True)
         key = self.root / "key"
         key.write_text(secrets.token_hex(32))
         key.chmod(0o600)
@@ -101,7 +105,7 @@ class DemoCluster:
     @property
     def backup_url(self) -> str:
         """Where this cluster's backups are."""
-        return f"file://{self.root / 'backup'}"
+        return f"file://{self.backup_dir}"
 
     def write_peers(self, addresses: list[str], name: str = "peers.yaml") -> Path:
         """Write a peers file."""

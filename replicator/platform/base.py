@@ -36,3 +36,12 @@ class Platform(Protocol):
 
     async def withdraw(self, job: str) -> None:
         """This agent serves the job's coordinator no longer."""
+
+    async def begin(self, job: str) -> None:
+        """Make ready what a job needs on this node, before its backups are touched.
+
+        Called again after a failure, and after a restart of the agent.
+
+        Raises:
+            PlatformError: it cannot be done now.
+        """

@@ -1,9 +1,16 @@
-"""Coordinator discovery through the checkpointing driver that GKE runs on every node.
+"""The checkpointing driver that GKE runs on every node: coordinator discovery and mounts.
 
 The driver answers on a local gRPC port (`replication.ReplicationService` of the public
-checkpoint-replicator, commit 3a24fd1, rpc/replication.proto) and keeps one coordinator address per
-job name in the cluster. Only the three calls about coordinators are used: our agents move data
-themselves, so peers need no NFS mounts, and backups go to the bucket by URL.
+checkpoint-replicator, commit 3a24fd1, rpc/replication.proto). Read from its public source
+(high-scale-checkpointing-controller 3b9737b, pkg/replication):
+
+* It keeps one coordinator address per job in a ConfigMap of the job's name. `GetCoordinator` does
+  not answer before there is one: it waits as long as its caller does.
+* `MountGCSBucket` binds the job's folder of the bucket to one fixed path, in place of the folder
+  that was there before, and makes the folder where there is none.
+* `SetReplicationPeer` mounts another node's memory by NFS, hard and without authentication. Our
+  agents move data themselves; what an earlier replicator left mounted is released by
+  `UnmountAllPeers`, since a hard mount of a node that is gone hangs whoever looks at it.
 
 All messages of those calls hold strings only, so their encoding stands here in a few lines instead
 of generated code; `grpcio` (extra `gke`) does the transport.
@@ -12,7 +19,10 @@ of generated code; `grpcio` (extra `gke`) does the transport.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib
+import logging
+import re
 from typing import Any
 
 from replicator.agent.channel import split_address
@@ -22,9 +32,17 @@ from replicator.platform.base import PlatformError
 DRIVER = "localhost:2112"
 SERVICE = "/replication.ReplicationService/"
 CALL_SECONDS = 10.0
+WAIT_SECONDS = 3.0
+"""How long the driver may wait for a coordinator; of several that wait it wakes one at a time."""
+MOUNT_SECONDS = 60.0
 CHECK_SECONDS = 5.0
 SCHEME = "tcp://"
 MAX_TEXT = 4096
+_OBJECT_NAME = re.compile(
+    r"(?!.{254})[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
+
+log = logging.getLogger("replicator.gke")
 
 
 def encode_strings(*values: str) -> bytes:
@@ -86,10 +104,29 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     raise PlatformError("driver: a truncated answer")
 
 
+def registered_name(job: str) -> str:
+    """The job's name where it can name a ConfigMap, as the driver makes one; else one like it."""
+    if _OBJECT_NAME.fullmatch(job):
+        return job
+    readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in job.lower())[:40]
+    digest = hashlib.sha256(job.encode()).hexdigest()[:10]
+    return f"{readable.strip('-') or 'job'}-{digest}"
+
+
 class GkePlatform:
     """Asks the driver on this node. The last agent that registered a job is its coordinator."""
 
-    def __init__(self, job_uid: str = "", target: str = DRIVER) -> None:
+    def __init__(self, job_uid: str = "", target: str = DRIVER, *, mounts: bool = False) -> None:
+        """Connect lazily.
+
+        Args:
+            job_uid: identity of the job's run, where it is known.
+            target: the driver's address.
+            mounts: have the driver mount each job's folder of the bucket.
+
+        Raises:
+            PlatformError: grpcio is not installed.
+        """
         try:
             self._grpc: Any = importlib.import_module("grpc")
         except ImportError:
@@ -100,6 +137,7 @@ class GkePlatform:
         self._channel: Any = None
         self._registered: dict[str, tuple[str, float]] = {}  # job: (address, since)
         self._checked: dict[str, float] = {}
+        self._mounts = mounts
 
     @property
     def job_uid(self) -> str:
@@ -129,18 +167,32 @@ class GkePlatform:
                 return
             if current:
                 raise PlatformError(f"job {job} is coordinated by the younger agent at {current}")
-        await self._call("RegisterCoordinator", encode_strings(job, SCHEME + address))
+        await self._call(
+            "RegisterCoordinator", encode_strings(registered_name(job), SCHEME + address)
+        )
         self._registered[job], self._checked[job] = mine, now
 
     async def withdraw(self, job: str) -> None:
         """Unregister what this agent registered."""
         mine = self._registered.pop(job, None)
         if mine is not None:
-            await self._call("UnregisterCoordinator", encode_strings(job, SCHEME + mine[0]))
+            await self._call(
+                "UnregisterCoordinator", encode_strings(registered_name(job), SCHEME + mine[0])
+            )
+
+    async def begin(self, job: str) -> None:
+        """Release peers' memory that is mounted here, then have the job's bucket folder mounted."""
+        try:
+            await self._call("UnmountAllPeers", b"", MOUNT_SECONDS)
+        except PlatformError as error:  # nothing of ours depends on it
+            log.warning("peers' mounts are still there", extra={"reason": str(error)})
+        if self._mounts:
+            await self._call("MountGCSBucket", encode_strings(job), MOUNT_SECONDS)
 
     async def _current(self, job: str) -> str:
         """The registered address, or empty where there is none (or none that can be used)."""
-        answer = await self._call("GetCoordinator", encode_strings(job))
+        request = encode_strings(registered_name(job))
+        answer = await self._call("GetCoordinator", request, WAIT_SECONDS)
         if answer is None:
             return ""
         address = decode_string(answer).removeprefix(SCHEME)
@@ -150,15 +202,18 @@ class GkePlatform:
             return ""
         return address
 
-    async def _call(self, method: str, request: bytes) -> bytes | None:
-        """One call; None where the driver knows no such job."""
+    async def _call(
+        self, method: str, request: bytes, seconds: float = CALL_SECONDS
+    ) -> bytes | None:
+        """One call; None where the driver has waited in vain for a coordinator."""
         if self._channel is None:
             self._channel = self._grpc.aio.insecure_channel(self._target)
         call = self._channel.unary_unary(SERVICE + method)
         try:
-            return bytes(await call(request, timeout=CALL_SECONDS))
+            return bytes(await call(request, timeout=seconds))
         except self._grpc.aio.AioRpcError as error:
-            if error.code() == self._grpc.StatusCode.NOT_FOUND:
+            waited = (self._grpc.StatusCode.DEADLINE_EXCEEDED, self._grpc.StatusCode.NOT_FOUND)
+            if method == "GetCoordinator" and error.code() in waited:
                 return None
             text = f"{error.code().name}: {str(error.details())[:200]}"
             raise PlatformError(f"driver at {self._target}: {method}: {text}") from None

@@ -150,6 +150,9 @@ class KubernetesPlatform:
         if self._renewed.pop(job, None) is not None:
             await asyncio.to_thread(self._withdraw, job)
 
+    async def begin(self, job: str) -> None:
+        """Nothing to do: the volume is mounted, the bucket is reached by URL."""
+
     def _withdraw(self, job: str) -> None:
         name = lease_name(job)
         lease = self._request("GET", name, None)

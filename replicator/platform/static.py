@@ -53,6 +53,9 @@ class StaticPlatform:
     async def withdraw(self, job: str) -> None:
         """Nothing to do."""
 
+    async def begin(self, job: str) -> None:
+        """Nothing to do."""
+
     def _read(self) -> tuple[list[str], str]:
         try:
             content = read_small(self._path, MAX_FILE_BYTES)

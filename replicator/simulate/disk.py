@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from replicator.core.effects import NodeState
 from replicator.core.model import Backup, CheckpointId, Content, Job, Key, ShardId
+from replicator.core.state import NodeState
 
 
 @dataclass(slots=True)

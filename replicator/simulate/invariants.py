@@ -5,18 +5,27 @@ only at verified data; 3 all nodes of a run restore the same step; 4 a step is c
 only when every required copy was verified on its peer; 5 a backup is complete only when all its
 parts are stored; 6 crashes may repeat any action (shown by 1 to 5 holding under crashes, and by
 progress once faults end); 7 messages from strangers are not acted on.
+
+Each is checked at the effect that could break it, before anything else happens. What can be seen of
+them in the state (3, 5, 7, and that a linked node remembers what it linked) is checked after every
+event as well, so that no way around those effects exists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from replicator.core.catalogue import all_shards
+from replicator.core.coordinator import Coordinator
 from replicator.core.model import CheckpointId, Content, Key, Run, ShardId, content_key
-from replicator.core.plan import all_shards
 from replicator.simulate.disk import BackupStore, Disk
 
 NEWS_DELAY = 0.2
 """Virtual seconds within which a coordinator learns that a machine is gone."""
+
+
+STRANGE = CheckpointId(99, 99)
+"""What messages of strangers speak of; the job itself never comes that far."""
 
 
 class Violation(AssertionError):  # noqa: N818
@@ -66,6 +75,21 @@ class Invariants:
         return len(found) == len(self._shards)
 
     # ---- checks ---------------------------------------------------------------------------------
+
+    def after_event(self, coordinators: Iterable[Coordinator]) -> None:
+        """What must hold of the state at any moment."""
+        for machine, disk in enumerate(self._disks):
+            linked = disk.state.linked
+            if linked is not None and self._restored.get(linked, STRANGE) != disk.state.checkpoint:
+                raise Violation(f"3: m{machine} remembers another restore of {linked}")
+            if STRANGE in (key.checkpoint for key in disk.copies):
+                raise Violation(f"7: m{machine} holds what a stranger spoke of")
+        for coordinator in coordinators:
+            if STRANGE in coordinator.catalogue.checkpoints or coordinator.checkpoint == STRANGE:
+                raise Violation("7: a coordinator counts what a stranger spoke of")
+        for name, backup in self._store.backups.items():
+            if backup.complete and len(backup.records) != len(self._shards):
+                raise Violation(f"5: backup {name} is complete without all of its shards")
 
     def received(self, machine: int, key: Key, content: Content) -> None:
         """A verified copy landed on a machine's disk."""

@@ -26,7 +26,7 @@ from replicator.core.model import (
 )
 from replicator.simulate.application import Application
 from replicator.simulate.disk import BackupStore, Disk
-from replicator.simulate.invariants import Invariants, Violation
+from replicator.simulate.invariants import STRANGE, Invariants, Violation
 from replicator.simulate.machine import Machine
 from replicator.simulate.network import Network
 
@@ -120,9 +120,10 @@ class World:
             self.now = limit
 
     def _after_event(self) -> None:
-        for machine in self.machines:
-            coordinator = machine.coordinator
-            if coordinator is None or coordinator.phase is not Phase.RUN:
+        coordinators = [m.coordinator for m in self.machines if m.coordinator is not None]
+        self.invariants.after_event(coordinators)
+        for coordinator in coordinators:
+            if coordinator.phase is not Phase.RUN:
                 continue
             run = coordinator.run
             if run is not None and run not in self._committed:
@@ -364,8 +365,8 @@ class Faults:
         shard = ShardId(0, 0)
         content = Content("x", "x", 1)
         for message in (
-            msg.Have(CheckpointId(99, 99), shard, content),
-            msg.Sealed(CheckpointId(99, 99), (content,)),
+            msg.Have(STRANGE, shard, content),
+            msg.Sealed(STRANGE, (content,)),
             msg.Prepared(Run(99, "x")),
             msg.BackupDone("x", ""),
             msg.CopyFailed(

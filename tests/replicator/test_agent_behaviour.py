@@ -15,6 +15,7 @@ from agent_lab import SIZE, Lab, tree
 
 from replicator.agent import tier
 from replicator.agent.bandwidth import Bandwidth
+from replicator.agent.space import NoSpaceError, Space
 from replicator.agent.tier import name_backup
 from replicator.core.effects import Persist, WriteError
 from replicator.demo.cluster import finish_save, prepare_save
@@ -386,3 +387,15 @@ def test_a_fault_in_the_core_ends_the_agent_instead_of_leaving_it_half_alive(tmp
             await lab.replicate(2)
 
     go(scenario())
+
+
+def test_room_promised_to_two_equal_copies_is_given_back_by_each(tmp_path):
+    space = Space(tmp_path, capacity=10 * 2**20)
+    one, other = space.reserve(4 * 2**20), space.reserve(4 * 2**20)
+    space.release(other)
+    one.written = 2**20
+    space.release(one)
+    for _ in range(20):
+        space.release(space.reserve(8 * 2**20))
+    with pytest.raises(NoSpaceError, match="are free"):
+        space.reserve(10 * 2**20)

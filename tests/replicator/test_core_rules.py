@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.coordinator import Coordinator, Phase
+from replicator.core.deletion import may_delete
 from replicator.core.model import (
     CheckpointId,
     Content,
@@ -22,7 +24,8 @@ from replicator.core.model import (
     Source,
     Timing,
 )
-from replicator.core.node import Node, may_delete
+from replicator.core.node import Node
+from replicator.core.state import NodeState
 
 RUN = Run(1, "t")
 JOB = Job("job", rank=0, world=2, peers=(1,))
@@ -42,7 +45,7 @@ def kinds(effects) -> list[type]:
 
 
 def running_node() -> Node:
-    state = fx.NodeState(job=JOB, attempt="a", epoch=1, linked=RUN, prepared=RUN)
+    state = NodeState(job=JOB, attempt="a", epoch=1, linked=RUN, prepared=RUN)
     node = Node(state, (), "h:1", TIMING)
     node.start(0.0)
     node.link_up(0.0)
@@ -119,7 +122,7 @@ def test_saves_are_taken_one_at_a_time_in_order():
 
 
 def test_a_save_before_the_link_is_left_for_later():
-    node = Node(fx.NodeState(job=JOB, attempt="a", epoch=1), (), "h:1", TIMING)
+    node = Node(NodeState(job=JOB, attempt="a", epoch=1), (), "h:1", TIMING)
     assert node.saved(3, 0.0) == []
 
 
@@ -141,14 +144,14 @@ def test_a_plan_does_not_reach_a_running_application():
 
 
 def test_a_commit_of_a_run_that_was_not_prepared_links_nothing():
-    state = fx.NodeState(job=JOB, attempt="a", epoch=1)
+    state = NodeState(job=JOB, attempt="a", epoch=1)
     node = Node(state, (), "h:1", TIMING)
     node.link_up(0.0)
     assert node.received(msg.Commit(RUN, at(1), ()), 0.0) == []
 
 
 def test_the_link_comes_before_the_record_of_it_and_before_any_deletion():
-    node = Node(fx.NodeState(job=JOB, attempt="a", epoch=1), (), "h:1", TIMING)
+    node = Node(NodeState(job=JOB, attempt="a", epoch=1), (), "h:1", TIMING)
     node.copies[Key(at(9), ShardId(0, 0))] = (content("y"), 2)
     node.link_up(0.0)
     node.received(msg.Plan(RUN, at(1, 0), "", "", (ShardId(0, 0),)), 0.0)
@@ -161,7 +164,7 @@ def test_the_link_comes_before_the_record_of_it_and_before_any_deletion():
 
 
 def test_a_node_whose_prepared_data_is_gone_is_not_prepared_any_more():
-    state = fx.NodeState(job=JOB, attempt="a", epoch=1, prepared=RUN, checkpoint=at(1, 0))
+    state = NodeState(job=JOB, attempt="a", epoch=1, prepared=RUN, checkpoint=at(1, 0))
     assert kinds(Node(state, (), "h:1", TIMING).start(0.0)) == [fx.Persist, fx.Reconnect]
     held = (Copy(at(1, 0), ShardId(0, 0), content("x"), 2),)
     assert kinds(Node(state, held, "h:1", TIMING).start(0.0)) == [fx.Reconnect]
@@ -308,3 +311,47 @@ def test_receipts_of_a_node_that_left_do_not_count():
     run = made.run
     back = made.received(3, hello(1, linked=run, copies=copies), 2.0)
     assert fx.Replicated in kinds(back)
+
+
+# ---- many nodes --------------------------------------------------------------------------------
+
+
+def calls_while_all_come_back(world: int) -> int:
+    """Python calls in a coordinator whose nodes are all cut off and return one by one."""
+    peers = {rank: (rank ^ 1,) for rank in range(world)}
+    coordinator = Coordinator(Job("job", 0, world, peers=(1,)), "t", TIMING, str, 0.0)
+    shards = [ShardId(rank, 0) for rank in range(world)]
+    hellos = []
+    for rank in range(world):
+        copies = tuple(
+            Copy(at(1), shards[held], content(f"c{held}"), world) for held in (rank, *peers[rank])
+        )
+        hello = msg.Hello(
+            rank, world, 1, peers[rank], False, "job", "", "a", f"h:{rank + 1}", 1, RUN, None,
+            at(1), "", copies,
+        )  # fmt: skip
+        coordinator.received(rank + 1, hello, 0.0)
+        hellos.append(hello)
+    assert coordinator.phase is Phase.RUN
+    for rank in range(world):
+        coordinator.lost(rank + 1, 1.0)
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        for rank, hello in enumerate(hellos):
+            coordinator.received(world + rank + 1, hello, 2.0)
+    finally:
+        sys.setprofile(None)
+    assert coordinator.replication is not None
+    assert coordinator.replication.replicated == at(1)
+    return calls
+
+
+def test_nodes_that_come_back_one_by_one_cost_in_proportion_to_their_number():
+    """Not with its square: ten thousand of them would keep a coordinator busy for a minute."""
+    assert calls_while_all_come_back(400) < 6 * calls_while_all_come_back(100)

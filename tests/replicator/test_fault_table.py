@@ -46,6 +46,39 @@ def test_f1_a_node_dying_in_a_round_keeps_the_previous_step_and_is_reported(tmp_
     go(scenario())
 
 
+def test_f1_a_node_that_dies_in_the_middle_of_its_transfers_is_replaced(tmp_path):
+    """Half of a copy has arrived on the survivor, and half of another left it."""
+
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            size = 4 * 1024 * 1024
+            await lab.start()
+            await lab.restored()
+            saved = await lab.replicate(1, size)
+            for index in range(2):
+                await lab.kill(index)
+                lab.options[index] = {"bandwidth": 1024 * 1024}
+            await lab.start()
+            lab.save(2, size)
+            growing = lab.local(0) / ".stowplan" / "incoming"
+            await lab.until(
+                lambda: sum(f.stat().st_size for f in growing.rglob("*.distcp")) > size // 8,
+                "half of a copy",
+            )
+            await lab.wipe(1)
+            await lab.until(lambda: not list(growing.iterdir()), "the half copy to be cleared")
+            await lab.until(lambda: "step 2 is not replicated" in lab.errors(0), "the report")
+            assert {(1, 0), (1, 1)} <= lab.copies(0)
+            assert (2, 1) not in lab.copies(0)
+            lab.options[0] = lab.options[1] = {}
+            await lab.kill(0)
+            await lab.start()
+            assert await lab.restored() == 1
+            assert [lab.data(index) for index in range(2)] == [saved[0], saved[1]]
+
+    go(scenario())
+
+
 # ---- f2: the coordinator dies ------------------------------------------------------------------
 
 
@@ -522,6 +555,26 @@ def test_f16_a_step_that_goes_back_is_refused_and_the_newer_one_stays(tmp_path):
             await lab.until(lambda: "saved after step 10" in lab.errors(0), "the report")
             assert {(10, 0), (10, 1)} <= lab.copies(0)
             await lab.replicate(11)
+
+    go(scenario())
+
+
+def test_f16_the_same_step_again_in_one_run_is_refused_and_the_first_stays(tmp_path):
+    """Shards of two saves of one step must not mix: a node may have been quick, another slow."""
+
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            await lab.start()
+            await lab.restored()
+            saved = await lab.replicate(10)
+            lab.save(10)
+            await lab.until(
+                lambda: all("saved after step 10" in lab.errors(i) for i in (0, 1)), "the reports"
+            )
+            assert await lab.restored() == 10
+            assert [lab.data(index) for index in range(2)] == [saved[0], saved[1]]
+            saved = await lab.replicate(11)  # after a restart a step may be saved once more
+            assert await lab.restored() == 11
 
     go(scenario())
 

@@ -11,8 +11,9 @@ import socket
 import pytest
 from agent_lab import SECRET, Lab
 
-from replicator.agent.channel import Channel, connect
-from replicator.agent.security import AuthenticationError, KeyFileError, job_key, read_key
+from replicator.agent.channel import Channel, Dialer
+from replicator.agent.security import KeyFileError, job_key, read_key
+from replicator.agent.sockets import AuthenticationError
 from replicator.agent.wire import WireError, decode_to_coordinator, decode_to_node, encode
 from replicator.core import messages as msg
 from replicator.core.model import CheckpointId, Content, Copy, Origin, Run, ShardId, Source
@@ -89,9 +90,7 @@ def test_a_peer_with_another_key_gets_nowhere(tmp_path):
             address = f"127.0.0.1:{port_of(lab, 0)}"
             for role in ("node", "data"):
                 with pytest.raises((AuthenticationError, ConnectionError)):
-                    await connect(
-                        address, secret=b"y" * 32, job="job", role=role, source="", timeout=5
-                    )
+                    await Dialer(b"y" * 32).connect(address, job="job", role=role, timeout=5)
 
     go(scenario())
 
@@ -99,7 +98,7 @@ def test_a_peer_with_another_key_gets_nowhere(tmp_path):
 async def intruder(lab: Lab, role: str) -> Channel:
     """Someone who does know the key."""
     address = f"127.0.0.1:{port_of(lab, 0)}"
-    return await connect(address, secret=SECRET, job=lab.job, role=role, source="", timeout=5)
+    return await Dialer(SECRET).connect(address, job=lab.job, role=role, timeout=5)
 
 
 def test_f18_messages_before_a_hello_are_not_acted_on(tmp_path):
@@ -165,8 +164,7 @@ def test_a_replayed_or_changed_frame_ends_the_connection(tmp_path):
                 again = bytearray(once)
                 if change:
                     again[6] ^= 1
-                loop = asyncio.get_running_loop()
-                await loop.sock_sendall(channel.sock, bytes(again) if change else once + once)
+                await channel.connection.send(bytes(again) if change else once + once)
                 with pytest.raises((ConnectionError, OSError)):
                     await asyncio.wait_for(channel.receive(), 5)
                 await channel.finish()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from replicator.core.catalogue import Catalogue, all_shards
+from replicator.core.distribution import Distribution
 from replicator.core.model import (
     Backup,
     CheckpointId,
@@ -14,7 +16,7 @@ from replicator.core.model import (
     ShardId,
     Source,
 )
-from replicator.core.plan import Catalogue, Choice, Distribution, Refusal, all_shards, choose
+from replicator.core.plan import Choice, Refusal, choose
 
 ONE, TWO, THREE = CheckpointId(1, 1), CheckpointId(1, 2), CheckpointId(1, 3)
 

@@ -1,0 +1,44 @@
+"""What the job is told: `replicator.errors` and `replicator.failed`, with logs and metrics."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from dataclasses import dataclass
+
+from replicator.agent.markers import Markers
+from replicator.agent.metrics import Metrics
+
+log = logging.getLogger("replicator.agent")
+
+
+@dataclass(slots=True)
+class Reports:
+    """A full volume must not end the agent: then the log alone has it."""
+
+    markers: Markers
+    metrics: Metrics
+
+    def error(self, text: str) -> None:
+        """A recoverable problem."""
+        log.error(text)
+        self.metrics.errors.inc()
+        try:
+            self.markers.error(text)
+        except OSError as error:
+            log.error("replicator.errors cannot be written", extra={"reason": str(error)})
+
+    def failed(self, text: str) -> None:
+        """The job cannot go on.
+
+        Raises:
+            OSError: the volume fails (other than by being full).
+        """
+        log.critical(text)
+        self.metrics.failures.inc()
+        try:
+            self.markers.failed(text)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            log.error("replicator.failed cannot be written", extra={"reason": str(error)})

@@ -1,0 +1,215 @@
+"""Who takes what from whom in a restore: the transfer schedule, as a state machine without I/O."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from replicator.core.catalogue import Holders
+from replicator.core.model import (
+    Backup,
+    CheckpointId,
+    Content,
+    Failure,
+    Origin,
+    ShardId,
+    Source,
+    content_key,
+)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Nodes that need equal content: every one that has got it serves the next."""
+
+    # Source rank -> the name of its copy and what it holds.
+    sources: dict[int, tuple[ShardId, Content]] = field(default_factory=dict)
+    # Lines without duplicates: first come, first served, and all operations take constant time.
+    ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    waiting: OrderedDict[ShardId, None] = field(default_factory=OrderedDict)
+    busy: dict[ShardId, int] = field(default_factory=dict)  # needing shard -> source rank
+    from_backup: Content | None = None
+    backup_busy: ShardId | None = None
+
+    def add(self, rank: int, shard: ShardId, content: Content) -> None:
+        """One more node that can serve."""
+        if rank not in self.sources:
+            self.sources[rank] = (shard, content)
+            self.ready[rank] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The node of `shard.rank` is to take the shard from a source."""
+
+    shard: ShardId
+    content: Content
+    source: Source
+
+
+class Distribution:
+    """The transfer schedule of one restore.
+
+    Local copies are verified where they are. What is missing travels in a broadcast tree that
+    doubles per round: a source serves one node at a time, and a node that has verified its copy
+    becomes a source. Where the cluster holds nothing good, one node reads the backup and then
+    serves the others. Only proven damage takes a source out; a failed connection is tried again
+    (by the caller, after a pause, through `retry`).
+    """
+
+    def __init__(
+        self,
+        checkpoint: CheckpointId,
+        holders: Holders,
+        backup: Backup | None,
+        shards: tuple[ShardId, ...],
+        data_parallel: bool,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.backup = backup
+        self._data_parallel = data_parallel
+        self._groups: dict[str, _Group] = {}
+        self._of_shard: dict[ShardId, _Group] = {}
+        self._unverified: set[ShardId] = set()
+        self.open: set[ShardId] = set(shards)
+        self.exhausted: list[ShardId] = []
+        self.dropped: list[tuple[int, Content]] = []  # sources proven bad, for the caller to drain
+        self.backup_damaged = False
+        stored = backup.shards if backup is not None else {}
+        local: list[tuple[ShardId, Content]] = []
+        for shard in shards:
+            owners = holders.get(shard, {})
+            content = _leading(shard, owners, stored.get(shard))
+            if content is None:
+                self.exhausted.append(shard)
+                continue
+            wanted = content_key(content, data_parallel)
+            group = self._groups.get(wanted)
+            if group is None:
+                group = self._groups[wanted] = _Group()
+            self._of_shard[shard] = group
+            if shard in stored and group.from_backup is None:
+                group.from_backup = stored[shard]
+            own = owners.get(shard.rank)
+            if own is not None and content_key(own, data_parallel) == wanted:
+                local.append((shard, own))
+            else:
+                group.waiting[shard] = None
+            for rank in sorted(owners) if len(owners) > 1 else owners:
+                if content_key(owners[rank], data_parallel) == wanted:
+                    group.add(rank, shard, owners[rank])
+        self._local = local
+
+    def start(self) -> list[Assignment]:
+        """The first assignments: verify what is local, begin every tree."""
+        assignments = []
+        for shard, content in self._local:
+            self._unverified.add(shard)
+            assignments.append(Assignment(shard, content, Source(Origin.LOCAL, shard.rank)))
+        for group in self._groups.values():
+            assignments.extend(self._feed(group))
+        return assignments
+
+    def done(self, shard: ShardId, content: Content) -> list[Assignment]:
+        """The node of `shard.rank` holds it, verified."""
+        group = self._of_shard.get(shard)
+        if group is None or shard not in self.open:
+            return []
+        self.open.discard(shard)
+        self._unverified.discard(shard)
+        self._release(group, shard)
+        group.add(shard.rank, shard, content)
+        return self._feed(group)
+
+    def failed(
+        self, shard: ShardId, source: Source, failure: Failure
+    ) -> tuple[list[Assignment], ShardId | None]:
+        """The copy did not arrive.
+
+        Returns assignments that can start now, and (for damage that a reader of a peer's copy
+        found) the name under which the source holds it, so that the caller can have the source
+        verify it. After that, or a transient failure, the shard rests until `retry`.
+        """
+        group = self._of_shard.get(shard)
+        if group is None or shard not in self.open:
+            return [], None
+        self._unverified.discard(shard)
+        self._release(group, shard)
+        proven = failure in (Failure.CORRUPT, Failure.MISSING)
+        if source.origin is Origin.LOCAL and proven:
+            self._drop_source(group, shard.rank)
+        elif source.origin is Origin.BACKUP and proven:
+            group.from_backup = None
+            self.backup_damaged = True
+        elif source.origin is Origin.PEER and failure is Failure.MISSING:
+            self._drop_source(group, source.rank)
+        else:
+            held = group.sources.get(source.rank)
+            suspect = held[0] if held is not None and failure is Failure.CORRUPT else None
+            return self._feed(group), suspect
+        group.waiting[shard] = None
+        return self._feed(group), None
+
+    def retry(self, shard: ShardId) -> list[Assignment]:
+        """The pause after a transient failure is over."""
+        group = self._of_shard.get(shard)
+        if group is None or shard not in self.open or shard in group.waiting:
+            return []
+        if shard in group.busy or shard == group.backup_busy or shard in self._unverified:
+            return []
+        group.waiting[shard] = None
+        return self._feed(group)
+
+    def source_damaged(self, rank: int, shard: ShardId) -> list[Assignment]:
+        """The node's own copy failed its verification: never serve from it again."""
+        group = self._of_shard.get(shard)
+        if group is None:
+            return []
+        self._drop_source(group, rank)
+        return self._feed(group)
+
+    def _drop_source(self, group: _Group, rank: int) -> None:
+        held = group.sources.pop(rank, None)
+        if held is not None:
+            self.dropped.append((rank, held[1]))
+        group.ready.pop(rank, None)
+
+    def _release(self, group: _Group, shard: ShardId) -> None:
+        source = group.busy.pop(shard, None)
+        if source is not None and source in group.sources:
+            group.ready[source] = None
+        if group.backup_busy == shard:
+            group.backup_busy = None
+
+    def _feed(self, group: _Group) -> list[Assignment]:
+        """Pair waiting nodes with free sources; report those that no source can serve any more."""
+        assignments = []
+        while group.waiting and group.ready:
+            source = group.ready.popitem(last=False)[0]
+            shard = group.waiting.popitem(last=False)[0]
+            group.busy[shard] = source
+            origin = Origin.LOCAL if source == shard.rank else Origin.PEER
+            assignments.append(Assignment(shard, group.sources[source][1], Source(origin, source)))
+        if group.waiting and not group.sources and not group.busy:
+            if group.from_backup is not None and self.backup is not None:
+                if group.backup_busy is None:
+                    shard = group.waiting.popitem(last=False)[0]
+                    group.backup_busy = shard
+                    source_of = Source(Origin.BACKUP, backup=self.backup.name)
+                    assignments.append(Assignment(shard, group.from_backup, source_of))
+            elif group.backup_busy is None:
+                self.exhausted.extend(group.waiting)
+                group.waiting.clear()
+        return assignments
+
+
+def _leading(
+    shard: ShardId, owners: Mapping[int, Content], stored: Content | None
+) -> Content | None:
+    """What counts where holders differ: the backup's, the owner's, else the lowest rank's."""
+    if stored is not None:
+        return stored
+    if shard.rank in owners:
+        return owners[shard.rank]
+    return owners[min(owners)] if owners else None
