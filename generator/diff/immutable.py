@@ -98,8 +98,8 @@ ROWS: tuple[Row, ...] = (
         "JobSet",
         "metadata labels kueue.x-k8s.io/queue-name",
         "Kueue webhook: the queue label is immutable while the JobSet is not suspended",
-        "give the workload another `run` (the hash in its name does not cover the label), or wait until "
-        "the job is over",
+        "give the workload another `run` (the hash in its name does not cover the label), or wait "
+        "until the job is over",
         _JOB_LABELS,
     ),
     Row(
