@@ -76,7 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hierarchical-namespace", choices=("yes", "no"),
         help="whether the buckets of backups have a hierarchical namespace",
     )  # fmt: skip
-    facts.add_argument("--backup-interval-minutes", type=int, metavar="N", help="minutes")
+    facts.add_argument(
+        "--backup-interval-minutes", type=int, metavar="N", help="minutes between backups"
+    )
     facts.add_argument(
         "--checkpoint-period", type=int, metavar="STEPS", help="steps between local checkpoints"
     )
