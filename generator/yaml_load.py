@@ -289,13 +289,13 @@ def _yaml_fault(error: yaml.YAMLError, name: str, text: str) -> YamlError:
         near = " ".join(lines[max(0, mark.line - 1) : mark.line + 1])
         if "\t" in source[: len(source) - len(source.lstrip())] or "'\\t'" in problem:
             problem, fix = "a tab in the indentation", "YAML indents with spaces; replace the tab"
-        elif any(sign in near for sign in _TEMPLATE_SIGNS):
-            problem = "a template, not YAML"
-            fix = "render it first, such as helm template CHART"
         elif "stands twice" in problem:
             fix = "merge the two or remove one; YAML readers disagree on which would win"
         elif "nesting depth" in problem:
             problem, fix = "is nested too deeply", "flatten it"
+        elif any(sign in near for sign in _TEMPLATE_SIGNS):
+            problem += " (a template, not YAML?)"
+            fix = "render a template first, such as helm template CHART"
         else:
             fix = next((fix for words, fix in _PARSER_FIXES.items() if words in problem), "")
     return YamlError(problem, where, fix)

@@ -28,6 +28,29 @@ _SETTINGS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 
 
+_REPEATED = (
+    ("--node-location", "ZONE", "zone of the nodes"),
+    (
+        "--node-pool",
+        "NAME=MACHINE[:TOPOLOGY]:COUNT",
+        "a node pool: slices of a topology (TPU) or nodes",
+    ),
+    ("--priority-class", "NAME=VALUE", "a priority class that is in none of the files"),
+    ("--ram-disk", "CONFIG=SIZE", "inMemoryVolumeSize of a configuration"),
+    (
+        "--local-checkpoint-size",
+        "CONFIG=SIZE",
+        "what one node saves, so that the RAM disk is derived and checked",
+    ),
+    (
+        "--set",
+        "NAME=VALUE",
+        "what a placeholder of the documents, or ${NAME} in a recipe, stands for",
+    ),
+)
+"""Option, form of its value, meaning."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
@@ -45,38 +68,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     facts = parser.add_argument_group("what no manifest holds")
     for flag, path, words in _SETTINGS:
         facts.add_argument(flag, metavar="VALUE", help=words, dest="_".join(path))
-    facts.add_argument(
-        "--node-location", action="append", default=[], metavar="ZONE",
-        help="zone of the nodes; may be repeated",
-    )  # fmt: skip
-    facts.add_argument(
-        "--node-pool", action="append", default=[], metavar="NAME=MACHINE[:TOPOLOGY]:COUNT",
-        help="a node pool: slices of a topology (TPU) or nodes; may be repeated",
-    )  # fmt: skip
-    facts.add_argument(
-        "--priority-class", action="append", default=[], metavar="NAME=VALUE",
-        help="a priority class that is in none of the files; may be repeated",
-    )  # fmt: skip
+    for flag, form, words in _REPEATED:
+        facts.add_argument(
+            flag, action="append", default=[], metavar=form, help=f"{words}; may be repeated"
+        )
     facts.add_argument(
         "--hierarchical-namespace", choices=("yes", "no"),
         help="whether the buckets of backups have a hierarchical namespace",
     )  # fmt: skip
-    facts.add_argument("--backup-interval-minutes", type=int, metavar="N", help="minutes")
+    facts.add_argument(
+        "--backup-interval-minutes", type=int, metavar="N", help="minutes between backups"
+    )
     facts.add_argument(
         "--checkpoint-period", type=int, metavar="STEPS", help="steps between local checkpoints"
     )
-    facts.add_argument(
-        "--ram-disk", action="append", default=[], metavar="CONFIG=SIZE",
-        help="inMemoryVolumeSize of a configuration; may be repeated",
-    )  # fmt: skip
-    facts.add_argument(
-        "--local-checkpoint-size", action="append", default=[], metavar="CONFIG=SIZE",
-        help="what one node saves, so that the RAM disk is derived and checked; may be repeated",
-    )  # fmt: skip
-    facts.add_argument(
-        "--set", action="append", default=[], metavar="PLACEHOLDER=VALUE",
-        help="what a placeholder of the documents stands for; may be repeated",
-    )  # fmt: skip
     parser.add_argument(
         "--class", action="append", default=[], dest="classes", metavar="CLASS",
         help="an inventory class that the target shall name; may be repeated",

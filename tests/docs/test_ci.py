@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -318,3 +319,8 @@ def test_the_github_step_goes_by_the_exit_status(tmp_path: Path, status: int, fa
     assert (done.returncode != 0) is fails
     assert output.read_text() == f"status={status}\n"
     assert summary.exists() is not fails
+
+
+def test_the_gitlab_example_installs_the_version_that_this_is() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"stowplan=={project['version']}\n" in (ROOT / "docs/ci/gitlab-ci.yml").read_text()

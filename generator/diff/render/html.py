@@ -246,7 +246,9 @@ def _notes(group: Group) -> str:
         return f'<ul class="notes">{inside}</ul>'
     fields, _ = values.shown_fields(first)
     lines = [f"<li>{escaped(text)}</li>" for text in numbers_apart(group, fields)]
-    lines += [f"<li>{_badge(group.impact)} {escaped(why)}</li>" for why in first.why if why]
+    whys = [why for why in first.why if why]
+    lines += [f"<li>{_badge(group.impact)} {escaped(why)}</li>" for why in whys[:1]]
+    lines += [f"<li>{escaped(why)}</li>" for why in whys[1:]]
     lines += [
         f'<li class="remedy">remedy: {escaped(text)}</li>' for text in values.remedies(fields)
     ]

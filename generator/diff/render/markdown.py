@@ -10,6 +10,8 @@ import html
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
 
 from generator.diff.grouping import value_variants
 from generator.diff.model import (
@@ -51,6 +53,7 @@ BADGE = {
 }
 _ALARMING = (Impact.BLOCKED, Impact.DATA_LOSS, Impact.RAMDISK_LOSS, Impact.RESTART)
 _MAX_SENTENCE = 600
+_LONG_PAIR = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +241,20 @@ def _cell_field(group: Group, field: FieldChange) -> str:
         return f"{code(name, cell=True)} text changed"
     if variants := value_variants(group, field.path):
         return f"{code(name, cell=True)} {len(variants):,} different changes"
-    change = code(_short(transition(*field.sides, field.op), 90), cell=True)
+    change = code(_short(transition(*_ends(field), field.op), 90), cell=True)
     notes = numbers_beside(group, field)
     note = f" ({escape(_short(notes[0], 90))})" if notes and len(group.changes) == 1 else ""
     return f"{code(name, cell=True)} {change}{note}"
+
+
+def _ends(field: FieldChange) -> tuple[Any, Any]:
+    """Both sides; of two long texts with one beginning, from the word on in which they differ."""
+    old, new = field.sides
+    if not (isinstance(old, str) and isinstance(new, str)) or len(old) + len(new) <= _LONG_PAIR:
+        return old, new
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    start = max(old.rfind(sign, 0, same) + 1 for sign in "/:=, ")
+    return (f"…{old[start:]}", f"…{new[start:]}") if start else (old, new)
 
 
 def _short(text: str, limit: int) -> str:
@@ -308,7 +321,8 @@ def _notes(group: Group, level: Level) -> list[str]:
     fields, _ = values.shown_fields(first)
     notes = [escape(line) for field in fields for line in numbers_beside(group, field)]
     notes += [escape(line) for line in numbers_apart(group, fields)]
-    notes += [f"**{group.impact.value}**: {escape(why)}" for why in first.why if why]
+    whys = [escape(why) for why in first.why if why]
+    notes += [f"**{group.impact.value}**: {why}" for why in whys[:1]] + whys[1:]
     notes += [f"remedy: {escape(remedy)}" for remedy in values.remedies(fields)]
     rules = dict.fromkeys(field.immutable.rule for field in fields if field.immutable)
     for rule in rules if group.impact is not Impact.BLOCKED else ():

@@ -194,6 +194,18 @@ def test_every_level_says_less_than_the_one_before(mixed: Report) -> None:
     assert all(level.note for level in LEVELS[1:])
 
 
+def test_a_table_cell_shows_where_two_long_values_differ(compare_trees: Compare) -> None:
+    def tree(tag: str) -> dict[str, fleet.Objects]:
+        job = fleet.jobset(f"llama-r{tag[-1]}")
+        pod = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        pod["containers"][0]["image"] = f"europe-docker.pkg.dev/acme-training/images/maxtext:{tag}"
+        return {"a": fleet.cluster("a", job)}
+
+    text = render_markdown(compare_trees(tree("2026-11-11"), tree("2026-11-12")))
+    (row,) = [line for line in text.splitlines() if line.startswith("| 🟠")]
+    assert "`…2026-11-11 → …2026-11-12`" in row
+
+
 def test_the_gravest_changes_fill_what_room_there_is(compare_trees: Compare) -> None:
     def trees(size: int) -> dict[str, fleet.Objects]:
         """Clusters in which each change is of a shape of its own, so that none are grouped."""
