@@ -16,7 +16,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from generator.doctor.controllers import CONTROLLERS, image_version
+from generator.doctor.controllers import (
+    JOBSET_CONTROLLER,
+    KUEUE_CONTROLLER,
+    Controller,
+    image_version,
+)
 
 from . import build, certs, crds, kwok, parts, versions
 from .client import ApiError, Client
@@ -25,9 +30,6 @@ from .processes import Part, ProcessError, Processes
 _USERS = ("admin", "controller-manager", "scheduler", "jobset", "kueue", "kwok")
 
 KUBECONFIG_VARIABLE = "STOWPLAN_E2E_KUBECONFIG"
-
-#: Namespace and Deployment of Kueue and of JobSet, as their releases install them.
-_CONTROLLERS = tuple((one.namespace, one.deployment) for one in CONTROLLERS)
 
 
 @dataclass(frozen=True)
@@ -195,12 +197,13 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
             processes.start(part)
             try:
                 client.request("GET", "/version")
-                running = [_running_version(client, *where) for where in _CONTROLLERS]
+                kueue = _running_version(client, KUEUE_CONTROLLER)
+                jobset = _running_version(client, JOBSET_CONTROLLER)
             except ApiError as error:
                 raise ProcessError(
                     f"the cluster of {kubeconfig} does not answer: {error}"
                 ) from None
-            cluster = Cluster(client, kubectl, *running, False, processes)
+            cluster = Cluster(client, kubectl, kueue, jobset, False, processes)
             try:
                 yield cluster
             finally:
@@ -210,10 +213,10 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
             processes.stop()
 
 
-def _running_version(client: Client, namespace: str, deployment: str) -> str:
+def _running_version(client: Client, controller: Controller) -> str:
     """The version in the image tag of a controller, empty where that is not known."""
     try:
-        found = client.find("apps/v1", "Deployment", deployment, namespace)
+        found = client.find("apps/v1", "Deployment", controller.deployment, controller.namespace)
     except ApiError as error:
         if error.code == 403:
             return ""
