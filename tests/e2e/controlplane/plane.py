@@ -34,16 +34,26 @@ KUBECONFIG_VARIABLE = "STOWPLAN_E2E_KUBECONFIG"
 
 @dataclass(frozen=True)
 class Kubectl:
-    """The kubectl binary bound to one kubeconfig; the ambient one is never read."""
+    """The kubectl binary bound to one kubeconfig; the ambient one is never read.
+
+    Attributes:
+        cache: folder for what it keeps of a server, which goes with the plane.
+    """
 
     binary: Path
     kubeconfig: Path
+    cache: Path
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run kubectl and return what it said; the caller judges the exit status."""
         environment = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
         return subprocess.run(
-            [str(self.binary), f"--kubeconfig={self.kubeconfig}", *arguments],
+            [
+                str(self.binary),
+                f"--kubeconfig={self.kubeconfig}",
+                f"--cache-dir={self.cache}",
+                *arguments,
+            ],
             input=stdin,
             capture_output=True,
             text=True,
@@ -180,8 +190,8 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
     found = shutil.which("kubectl")
     if found is None:
         raise ProcessError(f"{KUBECONFIG_VARIABLE} is set, but kubectl is not on PATH")
-    kubectl = Kubectl(Path(found), kubeconfig.resolve())
     with tempfile.TemporaryDirectory(prefix="stowplan-e2e-") as name:
+        kubectl = Kubectl(Path(found), kubeconfig.resolve(), Path(name) / "kubectl")
         address = Path(name) / "api"
         processes = Processes(Path(name))
         client = Client.over_socket(address)
@@ -260,7 +270,7 @@ def _start(
     client = Client.with_token(
         layout.ports.api, parts.token_of(layout.tokens, "admin"), layout.certificates.authority
     )
-    kubectl = Kubectl(binary, layout.kubeconfig("admin"))
+    kubectl = Kubectl(binary, layout.kubeconfig("admin"), layout.folder / "kubectl")
     cluster = Cluster(client, kubectl, kueue, jobset, True, processes, layout)
     for definition in (
         *chain(*(found.result() for found in definitions)),
