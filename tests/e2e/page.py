@@ -68,6 +68,7 @@ p, li { max-width: 52rem; } .soft, figcaption { color: var(--soft); }
 figure { margin: .6rem 0; overflow-x: auto; } svg { display: block; min-width: 900px; width: 100%; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg .soft { fill: var(--soft); }
 svg .head { font-weight: 600; font-size: 12px; } svg .in { fill: var(--bar); pointer-events: none; }
+svg .tick { paint-order: stroke; stroke: var(--ground); stroke-width: 4px; }
 .rule { stroke: var(--line); } .lane { fill: var(--lane); }
 .mark { fill: none; stroke: var(--mark); stroke-dasharray: 4 3; } .dot { fill: var(--mark); }
 svg .num { fill: var(--ground); font-weight: 700; font-size: 10px; }
@@ -194,13 +195,13 @@ def _chart(timeline: Timeline) -> str:
         for lane, spans in lanes:
             body.append(_lane(lane, spans, y, scale, pools))
             y += LANE_HEIGHT
-    axis = _axis(timeline.duration, scale, y)
+    axis, labels = _axis(timeline.duration, scale, y)
     marks = _marks(timeline.marks, scale, y)
     width = LABEL_WIDTH + PLOT_WIDTH + RIGHT_MARGIN
     title = escape(timeline.title, quote=True)
     return (
         f'<svg viewBox="0 0 {width} {y + 8}" role="img" aria-label="{title}">'
-        f"{axis}{''.join(body)}{marks}</svg>"
+        f"{axis}{''.join(body)}{marks}{labels}</svg>"
     )
 
 
@@ -242,16 +243,15 @@ def _lane(lane: str, spans: Sequence[Span], y: float, scale: float, pools: dict[
     return "".join(bars)
 
 
-def _axis(duration: float, scale: float, bottom: float) -> str:
+def _axis(duration: float, scale: float, bottom: float) -> tuple[str, str]:
+    """The lines of the time axis, and its labels, which are drawn last to stay legible."""
     step = next((tick for tick in TICKS if duration / tick <= MOST_TICKS), TICKS[-1])
-    ticks = []
+    lines, labels = [], []
     for second in range(0, int(duration) + 1, step):
         x = LABEL_WIDTH + second * scale
-        ticks.append(
-            f'<line class="rule" x1="{x:.1f}" x2="{x:.1f}" y1="18" y2="{bottom}"/>'
-            f'<text class="soft" x="{x + 2:.1f}" y="30">{second} s</text>'
-        )
-    return "".join(ticks)
+        lines.append(f'<line class="rule" x1="{x:.1f}" x2="{x:.1f}" y1="18" y2="{bottom}"/>')
+        labels.append(f'<text class="soft tick" x="{x + 2:.1f}" y="30">{second} s</text>')
+    return "".join(lines), "".join(labels)
 
 
 def _marks(marks: Sequence[Mark], scale: float, bottom: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,16 +107,16 @@ def test_a_second_client_side_apply_changes_nothing(
         cluster.ensure_namespace(namespace)
     running_fleet(fleet, cluster, client_side=True)
     drifted = told_by_the_doctor(cluster, fleet, tmp_path)
-    for path in fleet.files():
-        if read_manifest(path)["kind"] == "JobSet":
-            continue
-        completed = cluster.kubectl.run("apply", "--validate=strict", "-f", str(path))
-        if completed.returncode != 0 or not completed.stdout.strip().endswith("unchanged"):
-            drifted.append(f"{path.name}: {(completed.stdout + completed.stderr).strip()}")
+    others = [path for path in fleet.files() if read_manifest(path)["kind"] != "JobSet"]
+    completed = apply_client_side(cluster, others)
+    told = completed.stdout.splitlines()
+    drifted += [line for line in told if not line.endswith(" unchanged")]
+    if completed.returncode != 0 or len(told) != len(others):
+        drifted.append(f"{len(told)} answers to {len(others)} files: {completed.stderr}")
     for path in fleet.files():
         manifest = read_manifest(path)
         if manifest["kind"] == "JobSet":
-            drifted += refusal_of_client_side_apply(cluster, manifest, str(path))
+            drifted += refusal_of_client_side_apply(cluster, manifest, path)
     assert not drifted, "\n".join(drifted)
 
 
@@ -141,7 +142,7 @@ def told_by_the_doctor(cluster: Cluster, fleet: CompiledCluster, folder: Path) -
     ]
 
 
-def refusal_of_client_side_apply(cluster: Cluster, manifest: Manifest, path: str) -> Iterator[str]:
+def refusal_of_client_side_apply(cluster: Cluster, manifest: Manifest, path: Path) -> Iterator[str]:
     """What is not as it should be when a running JobSet is applied client-side once more.
 
     kubectl's merge patch replaces the list of replicated jobs as a whole and so drops the labels
@@ -151,7 +152,7 @@ def refusal_of_client_side_apply(cluster: Cluster, manifest: Manifest, path: str
     metadata = manifest["metadata"]
     where = (manifest["apiVersion"], "JobSet", metadata["name"], metadata["namespace"])
     before = cluster.client.get(*where)
-    completed = cluster.kubectl.run("apply", "--validate=strict", "-f", path)
+    completed = apply_client_side(cluster, [path])
     if completed.returncode == 0 or "field is immutable" not in completed.stderr:
         yield f"{where[2]}: {(completed.stdout + completed.stderr).strip()}"
     yield from differences(before["spec"], cluster.client.get(*where)["spec"], ".spec")
@@ -170,15 +171,21 @@ def running_fleet(fleet: CompiledCluster, cluster: Cluster, client_side: bool) -
         add_pool(cluster.client, pool)
     expected = {name for pool in pools for name in pool.node_names()}
     cluster.wait(lambda: ready_nodes(cluster.client) >= expected, 90, "nodes to be ready")
-    for path in fleet.files():
-        if client_side:
-            completed = cluster.kubectl.run("apply", "--validate=strict", "-f", str(path))
-            assert completed.returncode == 0, f"{path.name}: {completed.stderr}"
-        else:
+    if client_side:
+        completed = apply_client_side(cluster, fleet.files())
+        assert completed.returncode == 0, completed.stderr
+    else:
+        for path in fleet.files():
             cluster.client.apply(read_manifest(path), path.read_bytes())
     cluster.wait(lambda: admitted(cluster, fleet), 120, "a workload of each JobSet")
     settle(cluster)
     return cluster
+
+
+def apply_client_side(cluster: Cluster, files: list[Path]) -> subprocess.CompletedProcess[str]:
+    """``kubectl apply`` of several files, one after the other; it answers a line for each."""
+    arguments = [argument for path in files for argument in ("-f", str(path))]
+    return cluster.kubectl.run("apply", "--validate=strict", *arguments)
 
 
 def admitted(cluster: Cluster, fleet: CompiledCluster) -> bool:

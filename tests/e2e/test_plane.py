@@ -66,6 +66,10 @@ def check_existing_cluster(
         assert ".spec.cohort: field not declared in schema" in refused.message
         assert not other.simulated
         other.ensure_namespace("made-for-the-tests")
+    with existing(kubeconfig) as again:  # while the first one's namespace still ends
+        again.ensure_namespace("made-for-the-tests")
+        made = again.client.get("v1", "Namespace", "made-for-the-tests")
+        assert "deletionTimestamp" not in made["metadata"]
     assert ends(admin, "made-for-the-tests")
     assert inventory_of(admin) == before
 

@@ -74,7 +74,7 @@ def test_a_failed_test_is_told_which_part_of_its_plane_died(
 ) -> None:
     planes = Planes(None, tmp_path, print)
     assert planes.crash() == ""
-    cluster = Cluster(no_client(), Kubectl(tmp_path, tmp_path), "", "", True, running)
+    cluster = Cluster(no_client(), Kubectl(tmp_path, tmp_path, tmp_path), "", "", True, running)
     assert planes.enter(nullcontext(cluster)) is cluster
     running.start(part("kueue", "import time; time.sleep(60)"))
     assert planes.crash() == ""

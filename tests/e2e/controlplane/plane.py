@@ -16,7 +16,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from generator.doctor.controllers import CONTROLLERS, image_version
+from generator.doctor.controllers import (
+    JOBSET_CONTROLLER,
+    KUEUE_CONTROLLER,
+    Controller,
+    image_version,
+)
 
 from . import build, certs, crds, kwok, parts, versions
 from .client import ApiError, Client
@@ -26,22 +31,29 @@ _USERS = ("admin", "controller-manager", "scheduler", "jobset", "kueue", "kwok")
 
 KUBECONFIG_VARIABLE = "STOWPLAN_E2E_KUBECONFIG"
 
-#: Namespace and Deployment of Kueue and of JobSet, as their releases install them.
-_CONTROLLERS = tuple((one.namespace, one.deployment) for one in CONTROLLERS)
-
 
 @dataclass(frozen=True)
 class Kubectl:
-    """The kubectl binary bound to one kubeconfig; the ambient one is never read."""
+    """The kubectl binary bound to one kubeconfig; the ambient one is never read.
+
+    Attributes:
+        cache: folder for what it keeps of a server, which goes with the plane.
+    """
 
     binary: Path
     kubeconfig: Path
+    cache: Path
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run kubectl and return what it said; the caller judges the exit status."""
         environment = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
         return subprocess.run(
-            [str(self.binary), f"--kubeconfig={self.kubeconfig}", *arguments],
+            [
+                str(self.binary),
+                f"--kubeconfig={self.kubeconfig}",
+                f"--cache-dir={self.cache}",
+                *arguments,
+            ],
             input=stdin,
             capture_output=True,
             text=True,
@@ -178,8 +190,8 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
     found = shutil.which("kubectl")
     if found is None:
         raise ProcessError(f"{KUBECONFIG_VARIABLE} is set, but kubectl is not on PATH")
-    kubectl = Kubectl(Path(found), kubeconfig.resolve())
     with tempfile.TemporaryDirectory(prefix="stowplan-e2e-") as name:
+        kubectl = Kubectl(Path(found), kubeconfig.resolve(), Path(name) / "kubectl")
         address = Path(name) / "api"
         processes = Processes(Path(name))
         client = Client.over_socket(address)
@@ -195,12 +207,13 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
             processes.start(part)
             try:
                 client.request("GET", "/version")
-                running = [_running_version(client, *where) for where in _CONTROLLERS]
+                kueue = _running_version(client, KUEUE_CONTROLLER)
+                jobset = _running_version(client, JOBSET_CONTROLLER)
             except ApiError as error:
                 raise ProcessError(
                     f"the cluster of {kubeconfig} does not answer: {error}"
                 ) from None
-            cluster = Cluster(client, kubectl, *running, False, processes)
+            cluster = Cluster(client, kubectl, kueue, jobset, False, processes)
             try:
                 yield cluster
             finally:
@@ -210,10 +223,10 @@ def existing(kubeconfig: Path) -> Iterator[Cluster]:
             processes.stop()
 
 
-def _running_version(client: Client, namespace: str, deployment: str) -> str:
+def _running_version(client: Client, controller: Controller) -> str:
     """The version in the image tag of a controller, empty where that is not known."""
     try:
-        found = client.find("apps/v1", "Deployment", deployment, namespace)
+        found = client.find("apps/v1", "Deployment", controller.deployment, controller.namespace)
     except ApiError as error:
         if error.code == 403:
             return ""
@@ -257,7 +270,7 @@ def _start(
     client = Client.with_token(
         layout.ports.api, parts.token_of(layout.tokens, "admin"), layout.certificates.authority
     )
-    kubectl = Kubectl(binary, layout.kubeconfig("admin"))
+    kubectl = Kubectl(binary, layout.kubeconfig("admin"), layout.folder / "kubectl")
     cluster = Cluster(client, kubectl, kueue, jobset, True, processes, layout)
     for definition in (
         *chain(*(found.result() for found in definitions)),
