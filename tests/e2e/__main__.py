@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     if KUBECONFIG_VARIABLE not in os.environ:
         wanted = [part for pair in sorted(pairs) for part in programs(*pair)]
         try:
-            build.build(list(dict.fromkeys([*wanted, versions.argo_cd()])))
+            build.build(list(dict.fromkeys([*wanted, versions.argo_cd(), *versions.flux()])))
         except build.BuildError as error:
             print(f"make e2e: {error}", file=sys.stderr)
             return 2
