@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from generator.diff import preemption
 from generator.diff.cluster_facts import ClusterFacts, NodePool, Side, facts_from
 from generator.diff.conditions import dig, entries, mapping
 from generator.diff.model import Derived, Verb
@@ -262,7 +263,19 @@ def _jobset(verb: Verb, old: Loaded | None, new: Loaded | None, base: Side, head
                 "chips",
             ),
         )
+    if verb is Verb.REPLACE and old is not None and new is not None:
+        lines += _endangered(old, new, base, head)
     return Numbers(lines, stops[0], stops[1])
+
+
+def _endangered(old: Loaded, new: Loaded, base: Side, head: Side) -> tuple[Derived, ...]:
+    """Jobs of lower priority that the new run's pods may evict while the old ones end."""
+    names = preemption.endangered(old, new, base, head)
+    if not names:
+        return ()
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    text = f"while its old pods end, the new ones may evict those of {shown} (lower priority)"
+    return (Derived("may-evict", "", text, None, len(names), "JobSets"),)
 
 
 def _job_size(body: Any) -> tuple[int, int] | None:
@@ -342,6 +355,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "CheckpointConfiguration": ("Cluster",),
     "ClusterQueue": ("Cluster", "ResourceFlavor", "ClusterQueue", "Cohort"),
     "ResourceFlavor": ("Cluster",),
+    "JobSet": preemption.NEEDS,
     "PriorityClass": ("JobSet",),
     "WorkloadPriorityClass": ("JobSet",),
 }

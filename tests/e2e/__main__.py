@@ -58,7 +58,7 @@ def everything() -> list[versions.GoProgram]:
     pairs = {(cluster.kueue, cluster.jobset) for cluster in example_clusters()}
     pairs.add((SCENARIO_KUEUE, SCENARIO_JOBSET))
     wanted = [part for pair in sorted(pairs) for part in programs(*pair)]
-    return list(dict.fromkeys([*wanted, versions.argo_cd()]))
+    return list(dict.fromkeys([*wanted, versions.argo_cd(), *versions.flux()]))
 
 
 if __name__ == "__main__":

@@ -1,345 +1,364 @@
-"""A real Argo CD syncs the compiled fleet from Git, and later commits do what was predicted."""
+"""A real Argo CD syncs the compiled fleet by the objects that stowplan generates for it, and each
+later commit does to running jobs and RAM disks what ``stowplan diff`` said in its review.
+
+The tests are one story on one plane, in the order of this file.
+"""
 
 from __future__ import annotations
 
-import shutil
+import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from datetime import datetime
 
 import pytest
-import yaml
 
-from generator.data.argocd import health_settings, ignore_differences, known_type_settings
-
+from .checkpoint_addon import CheckpointAddon
 from .controlplane import argocd
 from .controlplane.client import Manifest
-from .controlplane.kwok import add_pool, ready_nodes
-from .controlplane.plane import Cluster
-from .documents import CLUSTER, HIGH, LOW
-from .fleet_nodes import pools_for
-from .fleets import COMPILED, LAYERS, example_cluster
+from .documents import CLUSTER, HIGH_WORKLOAD, LOW_WORKLOAD, PODS, SLICE_PODS
+from .fleets import LAYERS, cluster_versions
+from .gitops_fleet import CONFIG, ArgoFleet, Change, Effect, FleetRepository, Snapshot, foretold
 from .planes import Planes
 
 pytestmark = pytest.mark.e2e
 
 #: Comparisons with Git through which nothing may change.
-REFRESHES = 3
-JOBSET = "jobset.x-k8s.io/v1alpha2"
-APPROVAL = "argocd.argoproj.io/deletion-approved"
+REFRESHES = 4
 IN_ORDER = dict.fromkeys(LAYERS, ("Synced", "Healthy"))
-NEXT_RUN = "low-jax-trillium-next"
-#: Layers whose folder is no list of resources.
-NOT_SYNCED = ("controllers", "bootstrap")
-
-
-@dataclass
-class Fleet:
-    """A plane with Argo CD, and the repository that it syncs."""
-
-    cluster: Cluster
-    repository: argocd.Repository
-
-    def application(self, layer: str) -> Manifest:
-        name = f"{CLUSTER}-{layer}"
-        found = self.cluster.client.find(argocd.APPLICATION, "Application", name, argocd.NAMESPACE)
-        return found or {}
-
-    def state(self, layer: str) -> tuple[str, str]:
-        """Sync and health status."""
-        status = self.application(layer).get("status", {})
-        return (
-            status.get("sync", {}).get("status", ""),
-            status.get("health", {}).get("status", ""),
-        )
-
-    def syncs(self, layer: str) -> int:
-        """How often the application has been synced."""
-        return len(self.application(layer).get("status", {}).get("history", []))
-
-    def folder(self, layer: str) -> Path:
-        return self.repository.folder / "compiled" / CLUSTER / layer
-
-    def commit(self, message: str) -> None:
-        """Commit and have every application look at once."""
-        revision = self.repository.commit(message)
-        for layer in LAYERS:
-            argocd.refresh(self.cluster.client, f"{CLUSTER}-{layer}")
-        self.cluster.wait(
-            lambda: all(self._has_seen(layer, revision) for layer in LAYERS), 60, "a comparison"
-        )
-
-    def _has_seen(self, layer: str, revision: str) -> bool:
-        status = self.application(layer).get("status", {})
-        return bool(status.get("sync", {}).get("revision") == revision)
-
-    def operation(self, layer: str) -> tuple[str, str]:
-        """Phase and message of the last sync."""
-        operation = self.application(layer).get("status", {}).get("operationState", {})
-        return operation.get("phase", ""), operation.get("message", "")
-
-    def jobset(self, name: str) -> Manifest:
-        return self.cluster.client.get(JOBSET, "JobSet", name, "default")
+WAVE = "argocd.argoproj.io/sync-wave"
+KUEUE = "kueue.x-k8s.io/v1beta2"
+THIRD_WORKLOAD = "third-jax-trillium"
+#: A job of one slice below the two others, for which the documents' fleet has no quota left.
+LOWEST = """\
+  priorities:
+    lowest-priority-job:
+      value: 500000
+"""
+THIRD = f"""\
+    {THIRD_WORKLOAD}:
+      framework: jax
+      nodePool: v6e
+      slices: 1
+      queue: default-queue
+      priority: lowest-priority-job
+      image: ${{vars:registry}}/maxtext:2026-11-12
+      command: [python3, MaxText/train.py, MaxText/configs/base.yml]
+      args: [model_name=llama2-7b]
+      resources:
+        cpu: 100
+        memory: 400Gi
+      checkpoint:
+        configuration: v6e
+        periodSteps: 100
+"""
+MAIN = "tpu-training-cq"
+DEFAULT_QUEUE = f"      default-queue:\n        clusterQueue: {MAIN}\n"
+SPARE_QUEUE = (
+    ("          tpu-v6e-slice: {}\n", "          tpu-v6e-slice: {share: 0.6}\n"),
+    (
+        "    localQueues:\n",
+        "      spare:\n        flavors:\n          tpu-v6e-slice: {share: 0.4}\n"
+        "    localQueues:\n      spare:\n        clusterQueue: spare\n        namespaces: [default]\n",
+    ),
+)
+TO_SPARE_QUEUE = (
+    f"    {LOW_WORKLOAD}:\n",
+    f"    {LOW_WORKLOAD}:\n      queue: spare\n",
+)
+WORKLOADS = (HIGH_WORKLOAD, LOW_WORKLOAD, THIRD_WORKLOAD)
+NODES = 2 * PODS + SLICE_PODS
+NOTHING = Effect()
 
 
 @pytest.fixture(scope="module")
-def fleet(planes: Planes, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    """The compiled cluster, synced once."""
-    compiled = example_cluster(CLUSTER)
-    cluster = planes.fresh(compiled.kueue, compiled.jobset)
-    pools = pools_for(compiled.manifests())
-    for pool in pools:
-        add_pool(cluster.client, pool)
-    expected = {name for pool in pools for name in pool.node_names()}
-    cluster.wait(lambda: ready_nodes(cluster.client) >= expected, 60, "nodes to be ready")
-    repository = argocd.Repository(tmp_path_factory.mktemp("gitops") / "fleet")
-    shutil.copytree(COMPILED / CLUSTER, repository.folder / "compiled" / CLUSTER)
-    repository.commit("The compiled fleet")
-    argocd.install(cluster, {**health_settings(), **known_type_settings()})
-    for manifest in applications(repository.url):
-        cluster.client.create(manifest)
-    synced = Fleet(cluster, repository)
-    wait_for(synced, lambda: states(synced) == IN_ORDER, 180, "all applications in order")
-    return synced
+def repository(tmp_path_factory: pytest.TempPathFactory) -> FleetRepository:
+    """The documents' fleet and a third job, compiled for a repository on disk and committed."""
+    copied = FleetRepository(tmp_path_factory.mktemp("gitops") / "fleet", CLUSTER)
+    copied.edit("classes/common.yml", "https://git.example.com/platform/fleet.git", copied.url)
+    copied.edit(copied.target, "  workloads:\n", f"{LOWEST}  workloads:\n{THIRD}")
+    copied.compile()
+    copied.commit("The fleet")
+    return copied
 
 
-def test_everything_ends_synced_and_healthy_and_stays_so(fleet: Fleet) -> None:
-    for name in (HIGH, LOW):
-        wait_for(
-            fleet,
-            lambda name=name: fleet.jobset(name)["spec"]["suspend"] is False,
+@pytest.fixture(scope="module")
+def fleet(planes: Planes, repository: FleetRepository) -> Iterator[ArgoFleet]:
+    """A plane with nodes for all three jobs, and the generated objects in its Argo CD."""
+    cluster = planes.fresh(*cluster_versions(repository.compiled))
+    synced = ArgoFleet(cluster, repository)
+    assert len(synced.add_nodes()) == NODES
+    argocd.install(cluster)
+    argocd.register(cluster, CLUSTER)
+    with CheckpointAddon(cluster):
+        # As docs/argocd.md says.
+        objects = repository.folder / "compiled/argocd"
+        answer = cluster.kubectl.run("apply", "--server-side", "-k", str(objects))
+        assert answer.returncode == 0, answer.stderr
+        synced.wait(lambda: synced.states() == IN_ORDER, 120, "all applications in order")
+        synced.wait(
+            lambda: (
+                synced.running(HIGH_WORKLOAD, LOW_WORKLOAD, pods=PODS)
+                and len(synced.snapshot().disks) == NODES
+            ),
             60,
-            f"{name} admitted by Kueue",
+            "two jobs to run and all drivers to be there",
         )
-    before = generations(fleet), {layer: fleet.syncs(layer) for layer in LAYERS}
-    for _ in range(REFRESHES):
-        for layer in LAYERS:
-            argocd.refresh(fleet.cluster.client, f"{CLUSTER}-{layer}")
-        time.sleep(argocd.RESYNC_S)
-        assert states(fleet) == IN_ORDER, explain(fleet)
-    assert (generations(fleet), {layer: fleet.syncs(layer) for layer in LAYERS}) == before
+        yield synced
 
 
-def test_a_bad_manifest_fails_its_sync_and_touches_nothing_else(fleet: Fleet) -> None:
-    path = next(fleet.folder("queueing").glob("clusterqueue-*.yaml"))
-    good = path.read_text()
-    running = generations(fleet)
-    manifest = yaml.safe_load(good)
-    manifest["spec"]["preemption"]["reclaimOutOfCohort"] = {"enable": True}
-    path.write_text(yaml.safe_dump(manifest))
-    fleet.commit("A field that does not exist")
-    wait_for(
-        fleet,
-        lambda: "reclaimOutOfCohort" in sync_errors(fleet, "queueing"),
-        90,
-        "the sync to fail on the unknown field",
-    )
-    assert fleet.state("workloads") == ("Synced", "Healthy")
-    path.write_text(good)
-    fleet.commit("Take it back")
-    wait_for(fleet, lambda: fleet.state("queueing") == ("Synced", "Healthy"), 120, "recovery")
-    assert generations(fleet) == running
-
-
-def test_a_confirmed_prune_holds_the_whole_application_until_a_human_says_so(
-    fleet: Fleet,
-) -> None:
-    """Argo CD asks before it begins, so that the new run is not even created meanwhile."""
-    path = next(fleet.folder("workloads").glob(f"jobset-*{LOW}.yaml"))
-    manifest = yaml.safe_load(path.read_text())
-    manifest["metadata"]["name"] = NEXT_RUN
-    manifest["spec"]["failurePolicy"]["maxRestarts"] = 20
-    path.unlink()
-    path.with_name(f"jobset-default.{NEXT_RUN}.yaml").write_text(yaml.safe_dump(manifest))
-    before = generations(fleet)
-    fleet.commit("A new run")
-    wait_for(
-        fleet,
-        lambda: (
-            fleet.operation("workloads")
-            == (
-                "Running",
-                f"Waiting for pruning confirmation of jobset.x-k8s.io/v1alpha2/JobSet/{LOW}",
-            )
-        ),
-        90,
-        "the question whether to prune",
-    )
-    time.sleep(argocd.RESYNC_S)
-    assert fleet.cluster.client.find(JOBSET, "JobSet", NEXT_RUN, "default") is None
-    assert generations(fleet) == before
-    confirm_prune(fleet, "workloads")
-    wait_for(
-        fleet,
-        lambda: fleet.cluster.client.find(JOBSET, "JobSet", LOW, "default") is None,
-        90,
-        "the old run to be pruned",
-    )
-    wait_for(
-        fleet,
-        lambda: fleet.jobset(NEXT_RUN)["spec"]["suspend"] is False,
-        90,
-        "the new run to be admitted in its place",
-    )
-    wait_for(fleet, lambda: fleet.state("workloads") == ("Synced", "Healthy"), 60, "order")
-
-
-def test_an_edit_of_a_running_jobset_is_refused(fleet: Fleet) -> None:
-    path = next(fleet.folder("workloads").glob(f"jobset-*{HIGH}.yaml"))
-    good = path.read_text()
-    before = fleet.jobset(HIGH)["metadata"]["generation"]
-    manifest = yaml.safe_load(good)
-    manifest["spec"]["failurePolicy"]["maxRestarts"] = 99
-    path.write_text(yaml.safe_dump(manifest))
-    fleet.commit("An edit in place")
-    wait_for(fleet, lambda: "immutable" in sync_errors(fleet, "workloads"), 90, "the API's refusal")
-    assert fleet.jobset(HIGH)["metadata"]["generation"] == before
-    path.write_text(good)
-    fleet.commit("Take it back")
-    wait_for(fleet, lambda: fleet.state("workloads")[0] == "Synced", 120, "recovery")
-
-
-def test_a_job_that_waits_for_quota_is_healthy(fleet: Fleet) -> None:
-    path = next(fleet.folder("workloads").glob(f"jobset-*{HIGH}.yaml"))
-    manifest = yaml.safe_load(path.read_text())
-    manifest["metadata"]["name"] = "third"
-    path.with_name("jobset-default.third.yaml").write_text(yaml.safe_dump(manifest))
-    assert fleet.jobset(HIGH)["spec"]["suspend"] is False
-    fleet.commit("A job more than quota allows")
-    wait_for(
-        fleet,
-        lambda: (
-            fleet.state("workloads") == ("Synced", "Healthy")
-            and fleet.cluster.client.find(JOBSET, "JobSet", "third", "default")
-        ),
-        120,
-        "order with a queued job",
-    )
-    assert fleet.jobset("third")["spec"]["suspend"] is True
-
-
-def applications(url: str) -> Iterator[Manifest]:
-    """A project and an ApplicationSet over the layers of the compiled tree."""
-    everything = [{"group": "*", "kind": "*"}]
-    metadata = {"name": "fleet", "namespace": argocd.NAMESPACE}
-    yield {
-        "apiVersion": argocd.APPLICATION,
-        "kind": "AppProject",
-        "metadata": metadata,
-        "spec": {
-            "sourceRepos": [url],
-            "destinations": [{"server": "https://kubernetes.default.svc", "namespace": "*"}],
-            "clusterResourceWhitelist": everything,
-            "namespaceResourceWhitelist": everything,
-        },
-    }
-    excluded = [{"path": f"compiled/*/{layer}", "exclude": True} for layer in NOT_SYNCED]
-    generator = {
-        "git": {
-            "repoURL": url,
-            "revision": "main",
-            "requeueAfterSeconds": argocd.RESYNC_S,
-            "directories": [{"path": "compiled/*/*"}, *excluded],
-        }
-    }
-    sync_policy = {
-        "automated": {"prune": True, "selfHeal": True},
-        "syncOptions": [
-            "ServerSideApply=true",
-            "ApplyOutOfSyncOnly=true",
-            "RespectIgnoreDifferences=true",
-        ],
-        "retry": {"limit": 10, "backoff": {"duration": "5s", "factor": 1}},
-    }
-    yield {
-        "apiVersion": argocd.APPLICATION,
-        "kind": "ApplicationSet",
-        "metadata": metadata,
-        "spec": {
-            "goTemplate": True,
-            "goTemplateOptions": ["missingkey=error"],
-            "generators": [generator],
-            # Without it the ApplicationSet controller takes a human's approval off again.
-            "preservedFields": {"annotations": [APPROVAL]},
-            "template": {
-                "metadata": {"name": "{{ index .path.segments 1 }}-{{ .path.basename }}"},
-                "spec": {
-                    "project": "fleet",
-                    "source": {
-                        "repoURL": url,
-                        "targetRevision": "main",
-                        "path": "{{ .path.path }}",
-                    },
-                    "destination": {"server": "https://kubernetes.default.svc"},
-                    "ignoreDifferences": ignore_differences(),
-                    "syncPolicy": sync_policy,
-                },
-            },
-        },
-    }
-
-
-def states(fleet: Fleet) -> dict[str, tuple[str, str]]:
-    """Sync and health status of every layer's application."""
-    return {layer: fleet.state(layer) for layer in LAYERS}
-
-
-def generations(fleet: Fleet) -> dict[str, int]:
-    """Generations of all objects of the fleet that still exist; a write to a spec raises one."""
-    found = {}
-    for manifest in example_cluster(CLUSTER).manifests():
-        metadata = manifest["metadata"]
-        item = fleet.cluster.client.find(
-            manifest["apiVersion"],
-            manifest["kind"],
-            metadata["name"],
-            metadata.get("namespace", ""),
-        )
-        if item is not None:
-            key = f"{manifest['kind']}/{metadata['name']}"
-            found[key] = int(item["metadata"].get("generation", 0))
-    return found
-
-
-def confirm_prune(fleet: Fleet, layer: str) -> None:
-    """Say yes to the deletions that an application waits to be allowed."""
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    patch = {"metadata": {"annotations": {APPROVAL: stamp}}}
-    fleet.cluster.client.merge(
-        argocd.APPLICATION, "Application", f"{CLUSTER}-{layer}", patch, argocd.NAMESPACE
-    )
-
-
-def sync_errors(fleet: Fleet, layer: str) -> str:
-    """Messages of the last sync and of its resources."""
-    operation = fleet.application(layer).get("status", {}).get("operationState", {})
-    resources = operation.get("syncResult", {}).get("resources", [])
-    conditions = fleet.application(layer).get("status", {}).get("conditions", [])
-    messages = [operation.get("message", ""), *(r.get("message", "") for r in resources)]
-    return "\n".join([*messages, *(c.get("message", "") for c in conditions)])
-
-
-def wait_for(fleet: Fleet, condition: Any, seconds: float, what: str) -> None:
-    """Wait, and on failure tell what Argo CD says."""
-    try:
-        fleet.cluster.wait(condition, seconds, what)
-    except TimeoutError as error:
-        raise TimeoutError(f"{error}\n{explain(fleet)}") from None
-
-
-def explain(fleet: Fleet) -> str:
-    """State, last operation and resources out of order of every application."""
-    lines = []
+def test_the_waves_order_each_application(fleet: ArgoFleet) -> None:
     for layer in LAYERS:
-        status = fleet.application(layer).get("status", {})
-        lines.append(f"{layer}: {fleet.state(layer)} {fleet.operation(layer)}")
-        for resource in status.get("resources", []):
-            health = resource.get("health", {}).get("status", "-")
-            if resource.get("status") != "Synced" or health not in ("Healthy", "-"):
-                lines.append(
-                    f"  {resource['kind']} {resource['name']}: {resource.get('status')} {health}"
-                )
-        lines += [f"  {text}" for text in sync_errors(fleet, layer).splitlines() if text][:12]
-    return "\n".join(lines)
+        created: dict[int, list[datetime]] = {}
+        for manifest in fleet.repository.manifests(layer):
+            live = fleet.find(manifest)
+            assert live is not None
+            wave = int(manifest["metadata"]["annotations"][WAVE])
+            created.setdefault(wave, []).append(moment(live["metadata"]["creationTimestamp"]))
+        waves = sorted(created)
+        for earlier, later in itertools.pairwise(waves):
+            # Argo CD pauses for two seconds between waves; stamps are whole seconds.
+            assert max(created[earlier]) < min(created[later]), (layer, earlier, later)
+
+
+def test_a_wave_waits_for_the_health_of_the_one_before(fleet: ArgoFleet) -> None:
+    """The health check of the ClusterQueue: its LocalQueue comes when it is active, not before."""
+    queue = fleet.cluster.client.get(KUEUE, "ClusterQueue", MAIN)
+    (active,) = (c for c in queue["status"]["conditions"] if c["type"] == "Active")
+    local = fleet.cluster.client.get(KUEUE, "LocalQueue", "default-queue", "default")
+    assert moment(active["lastTransitionTime"]) <= moment(local["metadata"]["creationTimestamp"])
+
+
+def moment(stamp: str) -> datetime:
+    return datetime.fromisoformat(stamp)
+
+
+def test_everything_stays_synced_and_healthy_with_a_job_that_queues(fleet: ArgoFleet) -> None:
+    third = fleet.repository.run_of(THIRD_WORKLOAD)
+    assert fleet.jobset(third)["spec"]["suspend"] is True
+    assert fleet.health("workloads", third) == ("Healthy", "queued by Kueue")
+    before = fleet.generations(), fleet.syncs(), fleet.snapshot()
+    for _ in range(REFRESHES):
+        fleet.refresh()
+        time.sleep(argocd.RESYNC_S)
+        assert fleet.states() == IN_ORDER, fleet.explain()
+    assert (fleet.generations(), fleet.syncs(), fleet.snapshot()) == before
+
+
+def test_more_quota_is_live_and_admits_what_waits(fleet: ArgoFleet) -> None:
+    fleet.repository.edit(fleet.repository.target, "      slices: 4\n", "      slices: 5\n")
+    proposed = fleet.repository.propose("A fifth slice")
+    assert proposed == [Change("change", "ClusterQueue", MAIN, "live")]
+    before = fleet.snapshot()
+    fleet.merge()
+    fleet.wait(lambda: fleet.running(THIRD_WORKLOAD, pods=SLICE_PODS), 60, "the third job to run")
+    assert before.effect(fleet.snapshot()) == foretold(proposed) == NOTHING
+
+
+def test_a_larger_ram_disk_empties_all_of_them_and_stops_no_job(fleet: ArgoFleet) -> None:
+    (old,) = fleet.repository.configurations()
+    fleet.repository.edit(fleet.repository.target, "parameters: 7e9", "parameters: 9e9")
+    proposed = fleet.repository.propose("A larger model")
+    (new,) = fleet.repository.configurations()
+    replaced = replacement(old, new, "ramdisk-loss", NODES)
+    quota = Change("change", "ClusterQueue", MAIN, "live")
+    assert set(proposed) == {replaced, quota}
+    before = fleet.snapshot()
+    fleet.merge()
+    asks_before_pruning(fleet, "checkpointing", old, before)
+    fleet.approve("checkpointing")
+    settled(fleet)
+    assert before.effect(fleet.snapshot()) == foretold(proposed)
+    assert foretold(proposed) == Effect(emptied=NODES)
+
+
+def test_a_bump_of_the_driver_epoch_can_be_taken_back_and_then_empties_the_ram_disks(
+    fleet: ArgoFleet,
+) -> None:
+    repository = fleet.repository
+    (old,) = repository.configurations()
+    plain, bumped = "    v6e:\n      model:", "    v6e:\n      driverEpoch: 2\n      model:"
+    repository.edit(repository.target, plain, bumped)
+    proposed = repository.propose("New drivers")
+    (new,) = repository.configurations()
+    assert proposed == [replacement(old, new, "ramdisk-loss", NODES)]
+    before = fleet.snapshot()
+    fleet.merge()
+    asks_before_pruning(fleet, "checkpointing", old, before)
+
+    # A revert alone is not looked at: the sync of the bump still waits for its answer.
+    repository.edit(repository.target, bumped, plain)
+    assert repository.propose("Not today") == [replacement(new, old, "ramdisk-loss", NODES)]
+    fleet.merge()
+    time.sleep(argocd.RESYNC_S)
+    assert fleet.question("checkpointing") == old["metadata"]["name"]
+    fleet.terminate("checkpointing")
+    fleet.wait(
+        lambda: fleet.operation("checkpointing")[0] == "Failed" and fleet.states() == IN_ORDER,
+        60,
+        "order without a sync",
+    )
+    assert before.effect(fleet.snapshot()) == NOTHING
+    assert [c["metadata"]["name"] for c in live_configurations(fleet)] == [old["metadata"]["name"]]
+
+    repository.edit(repository.target, plain, bumped)
+    proposed = repository.propose("New drivers after all")
+    fleet.merge()
+    asks_before_pruning(fleet, "checkpointing", old, before)
+    fleet.approve("checkpointing")
+    settled(fleet)
+    assert before.effect(fleet.snapshot()) == foretold(proposed) == Effect(emptied=NODES)
+
+
+def test_a_change_of_a_job_is_a_new_run_that_begins_when_the_old_one_may_go(
+    fleet: ArgoFleet,
+) -> None:
+    old = fleet.repository.run_of(LOW_WORKLOAD)
+    fleet.repository.edit(fleet.repository.target, "steps=30000", "steps=40000")
+    proposed = fleet.repository.propose("Train longer")
+    new = fleet.repository.run_of(LOW_WORKLOAD)
+    assert proposed == [Change("replace", "JobSet", new, "restart", old, PODS)]
+    before = fleet.snapshot()
+    fleet.merge()
+    asks_before_pruning(fleet, "workloads", fleet.jobset(old), before)
+    fleet.approve("workloads")
+    settled(fleet)
+    fleet.wait(lambda: fleet.running(*WORKLOADS[:2], pods=PODS), 60, "the new run to run")
+    assert before.effect(fleet.snapshot()) == foretold(proposed)
+    assert foretold(proposed) == Effect(stopped=frozenset({old}))
+
+
+def test_what_the_api_refuses_is_named_and_the_next_commit_mends_it(fleet: ArgoFleet) -> None:
+    """One refusal in each layer: a queue behind a LocalQueue, a made-up field, a job's queue."""
+    repository = fleet.repository
+    low, (config,) = repository.run_of(LOW_WORKLOAD), repository.configurations()
+    with_spare_queue(repository)
+    repository.edit(repository.target, *TO_SPARE_QUEUE)
+    repository.edit(repository.target, DEFAULT_QUEUE, DEFAULT_QUEUE.replace(MAIN, "spare"))
+    repository.compile()
+    cron = repository.compiled / "checkpointing/cronjob-checkpoint-retention.retention-v6e.yaml"
+    by_hand = cron.read_text().replace(
+        "  jobTemplate:\n", "  onlyOnMondays: true\n  jobTemplate:\n"
+    )
+    cron.write_text(by_hand)
+    checked = repository.stowplan("check", "compiled")
+    assert checked.returncode == 1
+    assert "unknown field spec.onlyOnMondays" in checked.stdout
+    proposed = repository.propose("Three faults", by_hand=True)
+    assert set(proposed) == {
+        Change("change", "CronJob", "retention-v6e", "blocked"),
+        Change("change", "JobSet", low, "blocked", nodes=PODS),
+        Change("change", "LocalQueue", "default-queue", "blocked"),
+        Change("change", "ClusterQueue", MAIN, "requeue"),
+        Change("add", "ClusterQueue", "spare", "live"),
+        Change("add", "LocalQueue", "spare", "live"),
+    }
+    before, generations = fleet.snapshot(), fleet.generations()
+    fleet.merge()
+    refused: set[str] = set()
+
+    def all_refused() -> bool:
+        refused.update(fleet.refused())
+        return refused >= foretold(proposed).refused
+
+    fleet.wait(all_refused, 60, "the refusal of all three")
+    assert refused == foretold(proposed).refused
+    assert before.effect(fleet.snapshot()) == NOTHING
+    kept = fleet.generations()
+    for key in foretold(proposed).refused:
+        assert kept[key] == generations[key]
+    queue = fleet.cluster.client.get(KUEUE, "LocalQueue", "default-queue", "default")
+    assert queue["spec"]["clusterQueue"] == MAIN
+
+    repository.edit(repository.target, DEFAULT_QUEUE.replace(MAIN, "spare"), DEFAULT_QUEUE)
+    repository.edit(repository.target, TO_SPARE_QUEUE[1], f"{TO_SPARE_QUEUE[1]}      run: 2\n")
+    proposed = repository.propose("As it should be")
+    assert Change("replace", "JobSet", "low-jax-trillium-r2", "restart", low, PODS) in proposed
+    before = fleet.snapshot()
+    fleet.merge()
+    asks_before_pruning(fleet, "workloads", fleet.jobset(low), before)
+    fleet.approve("workloads")
+    settled(fleet)
+    fleet.wait(lambda: fleet.running(*WORKLOADS[:2], pods=PODS), 60, "the new run to run")
+    assert before.effect(fleet.snapshot()) == Effect(stopped=frozenset({low}))
+    assert [c["metadata"]["name"] for c in live_configurations(fleet)] == [
+        config["metadata"]["name"]
+    ]
+
+
+def test_a_queue_in_use_goes_when_its_last_job_does(fleet: ArgoFleet) -> None:
+    repository, client = fleet.repository, fleet.cluster.client
+    old = repository.run_of(LOW_WORKLOAD)
+    without_spare_queue(repository)
+    repository.edit(
+        repository.target,
+        f"{TO_SPARE_QUEUE[1]}      run: 2\n",
+        TO_SPARE_QUEUE[0] + "      run: 3\n",
+    )
+    proposed = repository.propose("Retire the spare queue")
+    assert set(proposed) == {
+        Change("replace", "JobSet", "low-jax-trillium-r3", "restart", old, PODS),
+        Change("delete", "ClusterQueue", "spare", "requeue"),
+        Change("delete", "LocalQueue", "spare", "requeue"),
+        Change("change", "ClusterQueue", MAIN, "live"),
+    }
+    queue = client.get(KUEUE, "ClusterQueue", "spare")
+    before = fleet.snapshot()
+    fleet.merge()
+    asks_before_pruning(fleet, "queueing", queue, before)
+    fleet.approve("queueing")
+    fleet.wait(
+        lambda: "deletionTimestamp" in client.get(KUEUE, "ClusterQueue", "spare")["metadata"],
+        30,
+        "the queue's deletion to be asked for",
+    )
+    # Kueue's finalizer holds it: what it admitted runs.
+    asks_before_pruning(fleet, "workloads", fleet.jobset(old), before)
+    fleet.approve("workloads")
+    settled(fleet)
+    fleet.wait(lambda: fleet.running(*WORKLOADS[:2], pods=PODS), 60, "the new run to run")
+    assert client.find(KUEUE, "ClusterQueue", "spare") is None
+    assert client.find(KUEUE, "LocalQueue", "spare", "default") is None
+    assert before.effect(fleet.snapshot()) == foretold(proposed)
+    assert foretold(proposed) == Effect(stopped=frozenset({old}))
+
+
+def with_spare_queue(repository: FleetRepository) -> None:
+    """Give two fifths of the quota to a queue of their own."""
+    for old, new in SPARE_QUEUE:
+        repository.edit(repository.target, old, new)
+
+
+def without_spare_queue(repository: FleetRepository) -> None:
+    for old, new in reversed(SPARE_QUEUE):
+        repository.edit(repository.target, new, old)
+
+
+def replacement(old: Manifest, new: Manifest, impact: str, nodes: int) -> Change:
+    names = new["metadata"]["name"], old["metadata"]["name"]
+    return Change("replace", old["kind"], names[0], impact, names[1], nodes)
+
+
+def live_configurations(fleet: ArgoFleet) -> list[Manifest]:
+    return fleet.cluster.client.items(CONFIG, "CheckpointConfiguration")
+
+
+def asks_before_pruning(fleet: ArgoFleet, layer: str, old: Manifest, before: Snapshot) -> None:
+    """Wait for the question whether an object may go; until the answer nothing has happened."""
+    name = old["metadata"]["name"]
+    fleet.wait(lambda: fleet.question(layer) == name, 60, f"the question whether to prune {name}")
+    time.sleep(1)
+    assert before.effect(fleet.snapshot()) == NOTHING
+
+
+def settled(fleet: ArgoFleet) -> None:
+    """Wait until Git is in the cluster, no sync runs, and every node has its driver."""
+    fleet.wait(
+        lambda: (
+            fleet.states() == IN_ORDER
+            and all(fleet.operation(layer)[0] == "Succeeded" for layer in LAYERS)
+            and len(fleet.snapshot().disks) == NODES
+        ),
+        90,
+        "all applications in order again",
+    )

@@ -6,9 +6,9 @@ No API server, no Dex and no user interface: what syncs is all that matters here
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from .processes import Part, ProcessError, free_port, listens
 NAMESPACE = "argocd"
 APPLICATION = "argoproj.io/v1alpha1"
 #: How often an application is compared with Git; three minutes by default.
-RESYNC_S = 10
+RESYNC_S = 5
 _CONFIGURATION = (
     "argocd-cm.yaml",
     "argocd-cmd-params-cm.yaml",
@@ -34,12 +34,8 @@ _CONFIGURATION = (
 )
 
 
-def install(cluster: Cluster, customizations: Mapping[str, str]) -> None:
-    """Start Argo CD on a plane of our own.
-
-    Args:
-        cluster: must be one that this process runs.
-        customizations: further keys of the ConfigMap ``argocd-cm``, such as health checks.
+def install(cluster: Cluster) -> None:
+    """Start Argo CD on a plane of our own, configured as its own manifests do.
 
     Raises:
         ProcessError: Redis is missing, or a part did not start.
@@ -60,8 +56,39 @@ def install(cluster: Cluster, customizations: Mapping[str, str]) -> None:
     cluster.wait(lambda: crds.established(cluster.client), 30, "Argo CD's kinds to be served")
     for name in _CONFIGURATION:
         manifest = yaml.safe_load((manifests / "base/config" / name).read_text())
-        cluster.client.create(_configured(manifest, customizations))
+        cluster.client.create(_configured(manifest))
     _start(cluster, cluster.layout)
+
+
+def register(cluster: Cluster, name: str) -> None:
+    """Make the plane known to its Argo CD as ``name``, as ``argocd cluster add`` does.
+
+    Raises:
+        ProcessError: the plane is not one that this process runs.
+    """
+    if cluster.layout is None:
+        raise ProcessError("Argo CD is only started on a control plane of our own")
+    authority = cluster.layout.certificates.authority.read_bytes()
+    config = {
+        "bearerToken": parts.token_of(cluster.layout.tokens, "admin"),
+        "tlsClientConfig": {"caData": base64.b64encode(authority).decode()},
+    }
+    cluster.client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": f"cluster-{name}",
+                "namespace": NAMESPACE,
+                "labels": {"argocd.argoproj.io/secret-type": "cluster"},
+            },
+            "stringData": {
+                "name": name,
+                "server": cluster.layout.api_url,
+                "config": json.dumps(config),
+            },
+        }
+    )
 
 
 def refresh(client: Client, application: str) -> None:
@@ -70,11 +97,9 @@ def refresh(client: Client, application: str) -> None:
     client.merge(APPLICATION, "Application", application, patch, NAMESPACE)
 
 
-def _configured(manifest: Manifest, customizations: Mapping[str, str]) -> Manifest:
+def _configured(manifest: Manifest) -> Manifest:
     name = manifest["metadata"]["name"]
     manifest["metadata"]["namespace"] = NAMESPACE
-    if name == "argocd-cm":
-        manifest["data"] = {**(manifest.get("data") or {}), **customizations}
     if name == "argocd-secret":
         # The API server would write it; without it every Application fails.
         key = base64.b64encode(secrets.token_bytes(32)).decode()
@@ -174,48 +199,8 @@ def _environment(layout: parts.Layout, folder: Path, password: str) -> dict[str,
         "ARGOCD_GPG_ENABLED": "false",
         # https://kubernetes.default.svc then means the kubeconfig's cluster.
         "ARGOCD_FAKE_IN_CLUSTER": "true",
+        # The health of each resource then stands in the Application, not in Redis alone.
+        "ARGOCD_APPLICATION_CONTROLLER_PERSIST_RESOURCE_HEALTH": "true",
         # Git refuses to read a repository of another user, or without one, unless told.
         "GIT_CONFIG_GLOBAL": str(folder / "gitconfig"),
     }
-
-
-class Repository:
-    """A Git repository on disk that Argo CD syncs from."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True)
-        self._git("init", "--quiet", "--initial-branch=main")
-
-    @property
-    def url(self) -> str:
-        return f"file://{self._folder}"
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
-
-    def commit(self, message: str) -> str:
-        """Commit the whole work tree and return the commit."""
-        self._git("add", "--all")
-        self._git(
-            "-c",
-            "user.name=stowplan",
-            "-c",
-            "user.email=stowplan@example.com",
-            "commit",
-            "--quiet",
-            "--allow-empty",
-            f"--message={message}",
-        )
-        return self._git("rev-parse", "HEAD").strip()
-
-    def _git(self, *arguments: str) -> str:
-        completed = subprocess.run(
-            ["git", "-C", str(self._folder), *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-        return completed.stdout

@@ -56,7 +56,7 @@ def cache_root() -> Path:
 def binary_path(program: GoProgram) -> Path:
     """Where the binary of ``program`` is, or will be."""
     key = f"{program.module}@{program.version}"
-    recipe = repr((program.ldflags, program.edits))
+    recipe = repr((program.ldflags, program.edits, *program.pins))
     changes = hashlib.sha256(recipe.encode()).hexdigest()[:8]
     return cache_root() / "bin" / f"{key.replace('/', '+')}-{changes}" / program.name
 
@@ -181,7 +181,8 @@ def _wrapper_module(program: GoProgram) -> Path:
 
     Staging modules of Kubernetes are required as v0.0.0 and need the published minor version
     instead; the list is read from the required version's go.mod, since it changes (1.36 added
-    ``k8s.io/streaming``). Other modules are required at versions that exist.
+    ``k8s.io/streaming``). Other modules are required at versions that exist, and replaced by
+    others as the required module itself replaces them.
     """
     upstream = (module_folder(program.module, program.version) / "go.mod").read_text()
     staging = re.findall(r"^\s*(\S+) => \./staging/\S+$", upstream, flags=re.MULTILINE)
@@ -189,9 +190,13 @@ def _wrapper_module(program: GoProgram) -> Path:
     if language is None:
         raise BuildError(f"{program.label}: its go.mod states no Go version")
     minor = program.version.removeprefix("v1.")
+    # Replacements count in the main module only, which is ours now.
+    kept = re.findall(r"^(?:replace )?\s*(\S+ => \S+ v\S+)$", upstream, flags=re.MULTILINE)
+    pinned = [f"{module} => {module} {version}" for module, version in program.pins]
     lines = ["module stowplan.invalid/controlplane", "", f"go {language.group(1)}", ""]
     lines += [f"require {program.module} {program.version}", ""]
     lines += [f"replace {module} => {module} v0.{minor}" for module in staging]
+    lines += [f"replace {rule}" for rule in (*kept, *pinned)]
     folder = cache_root() / "build" / f"{program.module.replace('/', '+')}@{program.version}"
     folder.mkdir(parents=True, exist_ok=True)
     go_mod = folder / "go.mod"

@@ -21,6 +21,8 @@ class GoProgram:
         own_module: build through a go.mod of ours that requires the module. Needed for
             ``k8s.io/kubernetes`` and etcd, whose go.mod replaces sibling modules by folders
             that the published module lacks.
+        pins: (module, version) that replace what ``own_module`` would choose, since the proxy
+            does not serve that.
     """
 
     name: str
@@ -31,6 +33,7 @@ class GoProgram:
     minutes: float = 1.0
     edits: tuple[tuple[str, str, str], ...] = ()
     own_module: bool = False
+    pins: tuple[tuple[str, str], ...] = ()
 
     @property
     def label(self) -> str:
@@ -41,6 +44,7 @@ KUBERNETES = "v1.36.3"
 ETCD = "v3.6.16"
 KWOK = "v0.8.0"
 ARGO_CD = "v3.2.6"
+FLUX = "v1.9.6"
 
 #: Versions whose CRDs, webhooks and controllers the module proxy serves; others are not
 #: available there (Kueue 0.14.4, 0.16.0 and 0.18.0 were asked for and are missing).
@@ -100,6 +104,28 @@ def kueue(version: str) -> GoProgram:
 
 def argo_cd() -> GoProgram:
     return GoProgram("argocd", "github.com/argoproj/argo-cd/v3", ARGO_CD, "./cmd", minutes=4)
+
+
+def flux() -> tuple[GoProgram, ...]:
+    """The two controllers of Flux that a synced tree needs."""
+    return (
+        GoProgram(
+            "source-controller",
+            "github.com/fluxcd/source-controller",
+            FLUX,
+            minutes=5,
+            own_module=True,
+            # Asks for v0.18.3 of its own artifact storage.
+            pins=(("github.com/fluxcd/pkg/artifact", "v0.18.0"),),
+        ),
+        GoProgram(
+            "kustomize-controller",
+            "github.com/fluxcd/kustomize-controller",
+            FLUX,
+            minutes=4,
+            own_module=True,
+        ),
+    )
 
 
 #: Parts that do not depend on the cluster under test, in build order.
