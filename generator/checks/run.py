@@ -27,7 +27,7 @@ STDIN_NAME = "<stdin>"
 GIT_RULES = frozenset({"JOB005", "OPS002"})
 """Rules about what a file in Git holds: a live object has the server's and Kueue's fields."""
 
-TYPE_RULES = frozenset({"SCH003", "SCH006"})
+TYPE_RULES = frozenset({"SCH003"})
 """Rules whose findings name a value that has no meaning; later checks do not see such a value."""
 
 

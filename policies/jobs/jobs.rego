@@ -122,7 +122,8 @@ deny_jobset contains data.stowplan.lib.error("JOB006", text, fix, ["metadata", "
 # title: Pods on the host network still resolve cluster names
 # description: >-
 #   With hostNetwork and the default dnsPolicy a pod asks the node's resolver, which does not know the
-#   headless names of a JobSet's pods: workers never find their coordinator.
+#   headless names of a JobSet's pods: workers never find their coordinator. A DaemonSet or a single
+#   Pod on the host network serves its node and is left alone.
 # custom:
 #   id: JOB007
 #   severity: error
@@ -130,12 +131,15 @@ deny_jobset contains data.stowplan.lib.error("JOB006", text, fix, ["metadata", "
 #   reference: kubernetes issue 35761
 deny_workload contains data.stowplan.lib.error("JOB007", text, fix, path) if {
 	some template in data.stowplan.lib.templates
+	not input.kind in node_agents
 	template.spec.hostNetwork == true
 	not object.get(template.spec, "dnsPolicy", "ClusterFirst") in {"ClusterFirstWithHostNet", "None"}
 	path := spec_path(template, ["dnsPolicy"])
 	text := "hostNetwork without dnsPolicy ClusterFirstWithHostNet: cluster names do not resolve"
 	fix := "write dnsPolicy: ClusterFirstWithHostNet"
 }
+
+node_agents := {"DaemonSet", "Pod"}
 
 # METADATA
 # title: Every pod of a multi-host job is a worker
@@ -203,11 +207,19 @@ deny_workload contains data.stowplan.lib.error("JOB010", text, fix, path) if {
 	selector := object.get(template.spec, "nodeSelector", {})
 	missing := [label | some label in [accelerator_label, topology_label]; not selector[label]]
 	count(missing) > 0
+	not sliced(template)
 	not input.metadata.labels["kueue.x-k8s.io/queue-name"]
 	path := spec_path(template, ["nodeSelector"])
 	text := sprintf("pods that request google.com/tpu must select %s", [concat(" and ", missing)])
 	fix := "add the labels of the slice, such as tpu-v6e-slice and 4x4"
 }
+
+# With dynamic slicing a job names the topology of its slice, which is made for it, in another key.
+slice_topology := "cloud.google.com/gke-tpu-slice-topology"
+
+sliced(template) if template.spec.nodeSelector[slice_topology]
+
+sliced(template) if template.template.metadata.annotations[slice_topology]
 
 # METADATA
 # title: Only TPU pods select TPU nodes
@@ -224,6 +236,7 @@ deny_workload contains data.stowplan.lib.error("JOB011", text, fix, path) if {
 	template.tpu == 0
 	some label in [accelerator_label, topology_label]
 	_ := template.spec.nodeSelector[label]
+	not asks_for_tpu(template)
 	path := spec_path(template, ["nodeSelector", label])
 	text := sprintf("%s is selected, but the pods request no google.com/tpu", [label])
 	fix := "remove the selector, or request google.com/tpu"
@@ -245,6 +258,15 @@ deny_workload contains data.stowplan.lib.error("JOB012", text, fix, path) if {
 	path := spec_path(template, ["nodeSelector", key])
 	text := sprintf("the node selector %s is empty: no node matches", [key])
 	fix := "write the value or remove the key"
+}
+
+# A request that cannot be read, such as a placeholder, is one all the same.
+asks_for_tpu(template) if {
+	some container in template.spec.containers
+	some side in ["limits", "requests"]
+	value := container.resources[side]["google.com/tpu"]
+	is_string(value)
+	not data.stowplan.lib.number_of(value)
 }
 
 ambiguous := {"2x4"}
@@ -285,6 +307,7 @@ deny_workload contains data.stowplan.lib.error("JOB014", text, fix, path) if {
 	topology := template.spec.nodeSelector[topology_label]
 	is_string(topology)
 	topology != ""
+	not regex.match(`[<$]|\{\{`, topology)
 	not regex.match(`^[1-9][0-9]*x[1-9][0-9]*(x[1-9][0-9]*)?$`, topology)
 	path := spec_path(template, ["nodeSelector", topology_label])
 	text := sprintf("%q is no TPU topology", [topology])
@@ -295,6 +318,7 @@ exclusive := "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
 # Besides the usual one, cloud.google.com/gke-nodepool.
 known_topologies := {
+	"cloud.google.com/gke-tpu-slice",
 	"cloud.google.com/gce-topology-block",
 	"cloud.google.com/gce-topology-subblock",
 	"cloud.google.com/gce-topology-host",

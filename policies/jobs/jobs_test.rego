@@ -380,3 +380,76 @@ test_job018_right if {
 		result.id != "JOB018"
 	}
 }
+
+pod_spec_path := "/spec/replicatedJobs/0/template/spec/template/spec"
+
+test_job007_leaves_node_agents_alone if {
+	every kind in ["DaemonSet", "Pod"] {
+		found := deny_workload with input as {
+			"apiVersion": "apps/v1",
+			"kind": kind,
+			"metadata": {"name": "agent"},
+			"spec": {"hostNetwork": true, "template": {"spec": {"hostNetwork": true}}},
+		}
+		every result in found {
+			result.id != "JOB007"
+		}
+	}
+}
+
+unlabelled_slice := [
+	{"op": "remove", "path": "/metadata/labels/kueue.x-k8s.io~1queue-name"},
+	{"op": "remove", "path": concat("", [pod_spec_path, "/nodeSelector/cloud.google.com~1gke-tpu-topology"])},
+]
+
+test_job010_wrong_without_a_topology if {
+	found := deny_workload with input as json.patch(data.stowplan.fixtures.jobset, unlabelled_slice)
+	some result in found
+	result.id == "JOB010"
+}
+
+test_job010_right_with_dynamic_slicing if {
+	found := deny_workload with input as json.patch(data.stowplan.fixtures.jobset, array.concat(unlabelled_slice, [{
+		"op": "add",
+		"path": "/spec/replicatedJobs/0/template/spec/template/metadata",
+		"value": {"annotations": {"cloud.google.com/gke-tpu-slice-topology": "4x4x4"}},
+	}]))
+	every result in found {
+		result.id != "JOB010"
+	}
+}
+
+test_job011_right_where_the_request_cannot_be_read if {
+	found := deny_workload with input as json.patch(data.stowplan.fixtures.jobset, [{
+		"op": "replace",
+		"path": concat("", [pod_spec_path, "/containers/0/resources/limits"]),
+		"value": {"google.com/tpu": "<CHIPS_PER_NODE>"},
+	}])
+	every result in found {
+		result.id != "JOB011"
+	}
+}
+
+test_job014_right_for_what_is_to_be_filled_in if {
+	every left in ["<TOPOLOGY>", "${TOPOLOGY}", "{{ .Values.topology }}"] {
+		found := deny_workload with input as json.patch(data.stowplan.fixtures.jobset, [{
+			"op": "replace",
+			"path": concat("", [pod_spec_path, "/nodeSelector/cloud.google.com~1gke-tpu-topology"]),
+			"value": left,
+		}])
+		every result in found {
+			result.id != "JOB014"
+		}
+	}
+}
+
+test_job015_right_for_slices_that_are_made if {
+	found := warn_jobset with input as json.patch(data.stowplan.fixtures.jobset, [{
+		"op": "replace",
+		"path": "/metadata/annotations/alpha.jobset.sigs.k8s.io~1exclusive-topology",
+		"value": "cloud.google.com/gke-tpu-slice",
+	}])
+	every result in found {
+		result.id != "JOB015"
+	}
+}

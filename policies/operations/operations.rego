@@ -43,8 +43,43 @@ deny_any contains data.stowplan.lib.error("OPS001", text, fix, path) if {
 	fix := "write the real value"
 }
 
+deny_any contains data.stowplan.lib.error("OPS001", text, fix, found.path) if {
+	left_open
+	some found in fields_to_fill
+	is_string(found.value)
+	some variable in regex.find_n(`\$\{[A-Za-z_][A-Za-z0-9_]*\}|\{\{.*\}\}`, found.value, 1)
+	text := sprintf("the template's variable %s is still there", [variable])
+	fix := "fill it in first: render the template, or run envsubst"
+}
+
+# Where no shell and no other program comes by later: elsewhere ${NAME} may be meant.
+fields_to_fill contains {"path": ["metadata", field], "value": value} if {
+	some field in ["name", "namespace"]
+	value := input.metadata[field]
+}
+
+fields_to_fill contains {"path": ["metadata", "labels", key], "value": value} if {
+	some key, value in object.get(input, ["metadata", "labels"], {})
+}
+
+fields_to_fill contains {"path": array.concat(found.path, ["image"]), "value": value} if {
+	some found in data.stowplan.lib.containers
+	value := found.container.image
+}
+
+fields_to_fill contains {"path": array.concat(template.path, ["spec", "nodeSelector", key]), "value": value} if {
+	some template in data.stowplan.lib.templates
+	some key, value in template.spec.nodeSelector
+}
+
 # One look at the whole text spares most objects the walk; some engines write < as \u003c.
-suspicious if regex.match(`(<|u003c)[A-Z]|[A-Z]_[A-Z]`, json.marshal(input))
+whole_text := json.marshal(input)
+
+suspicious if regex.match(`(<|u003c)[A-Z]|[A-Z]_[A-Z]`, whole_text)
+
+left_open if contains(whole_text, "${")
+
+left_open if contains(whole_text, "{{")
 
 left_over(value) := {word |
 	some word in regex.find_n(`<[A-Z][A-Za-z0-9]*(?:[ _-][A-Za-z0-9]+)*>`, value, -1)
@@ -52,6 +87,7 @@ left_over(value) := {word |
 } | {word |
 	some word in regex.find_n(`[A-Z][A-Z_]*_[A-Z_]*[A-Z]`, value, -1)
 	word in placeholders
+	not contains(value, sprintf("<%s>", [word]))
 	not contains(value, sprintf("$(%s)", [word]))
 	not contains(value, sprintf("${%s}", [word]))
 	not contains(value, sprintf("$%s", [word]))

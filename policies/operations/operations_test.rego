@@ -71,3 +71,39 @@ test_ops004_right if {
 		result.id != "OPS004"
 	}
 }
+
+image_path := "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/image"
+
+test_ops001_wrong_for_a_templates_variable if {
+	every change in [
+		{"op": "replace", "path": image_path, "value": "${WORKLOAD_IMAGE}"},
+		{"op": "replace", "path": "/metadata/name", "value": "{{ .Release.Name }}-train"},
+		{"op": "add", "path": "/metadata/labels/team", "value": "${TEAM}"},
+	] {
+		found := deny_any with input as json.patch(data.stowplan.fixtures.jobset, [change])
+		some result in found
+		result.id == "OPS001"
+		contains(result.text, "variable")
+	}
+}
+
+test_ops001_right_for_what_a_shell_fills_in if {
+	found := deny_any with input as json.patch(data.stowplan.fixtures.jobset, [{
+		"op": "add",
+		"path": "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/args/-",
+		"value": "run=${RUN_NAME}",
+	}])
+	every result in found {
+		result.id != "OPS001"
+	}
+}
+
+test_ops001_right_for_an_object_with_a_generated_name if {
+	found := deny_any with input as {
+		"apiVersion": "v1",
+		"kind": "Pod",
+		"metadata": {"generateName": "probe-", "annotations": {"note": "${ANY}"}},
+		"spec": {"containers": [{"name": "main"}]},
+	}
+	found == set()
+}

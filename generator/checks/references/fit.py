@@ -32,12 +32,12 @@ def shown(value: Decimal, resource: str) -> str:
     return format_quantity(value, binary=resource in MEMORY_LIKE)
 
 
-def totals(sets: list[PodSet]) -> dict[str, Decimal]:
-    """What a workload asks for in all, by resource; pods count as a resource of their own."""
+def totals(sets: list[PodSet], *, least: bool = False) -> dict[str, Decimal]:
+    """What a workload asks for in all, by resource, or the least that it starts with."""
     out: dict[str, Decimal] = defaultdict(Decimal)
     for pods in sets:
         for resource, value in pods.requests.items():
-            out[resource] += value * pods.count
+            out[resource] += value * (pods.least if least else pods.count)
     return dict(out)
 
 
@@ -129,7 +129,7 @@ def jobs_fit_quota(world: World) -> Iterator[Pair]:
         if queue is None:
             continue
         limits = ceilings(world, queue)
-        for resource, wanted in sorted(totals(sets).items()):
+        for resource, wanted in sorted(totals(sets, least=True).items()):
             most = limits.get(resource, None)
             if most is not None and wanted > most:
                 yield (

@@ -105,3 +105,45 @@ def test_a_list_loses_a_bad_entry_as_a_whole():
     assert without_values(body, [("a", 1)]) == {"c": 3}
     assert without_values(body, [("a", 1, "b")]) == {"a": [{"b": 1}, {}], "c": 3}
     assert without_values(body, [("x", "y")]) == body
+
+
+def test_a_request_that_cannot_be_read_is_no_request_left_out():
+    body = changed(
+        jobset(),
+        ("spec", "replicatedJobs", 0, "template", "spec", "template", "spec", "containers", 0),
+        {
+            "name": "jax",
+            "image": "registry.example/maxtext:v1",
+            "resources": {"limits": {"google.com/tpu": "<CHIPS>"}},
+        },
+    )
+    found = {finding.rule for finding in check(body)}
+    assert "SCH006" in found
+    assert "JOB011" not in found
+
+
+def partial_job(least):
+    body = job()
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "training"}
+    if least:
+        body["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": least}
+    body["spec"] |= {"parallelism": 40, "completions": 40}
+    pod = body["spec"]["template"]["spec"]
+    pod["containers"][0]["resources"] = {"requests": {"google.com/tpu": "4"}}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("least", "refused"), [(None, True), ("8", False), ("9", True), ("x", True)]
+)
+def test_a_job_that_starts_with_part_of_its_pods_fits_with_that_part(least, refused):
+    queue = cluster_queue()  # 32 chips
+    local = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "training", "namespace": "default"},
+        "spec": {"clusterQueue": queue["metadata"]["name"]},
+    }
+    queue["spec"].pop("cohortName", None)
+    found = {finding.rule for finding in check(queue, local, partial_job(least))}
+    assert ("REF020" in found) is refused
