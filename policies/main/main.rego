@@ -148,12 +148,6 @@ warn contains result if {
 
 warn contains result if {
 	not local
-	input.kind == "JobSet"
-	some result in data.stowplan.kueue.warn_jobset
-}
-
-warn contains result if {
-	not local
 	input.kind == "LocalQueue"
 	some result in data.stowplan.kueue.warn_localqueue
 }

@@ -252,3 +252,50 @@ def _capacity(world: World, flavor: Subject, resource: str) -> Decimal | None:
             return None
         total += nodes * each
     return total if pools else None
+
+
+def quota_in_whole_nodes(world: World) -> Iterator[Pair]:
+    """An accelerator's nominal quota is whole nodes, and whole slices where nobody borrows.
+
+    A pod has all chips of its node and a job all nodes of its slices: what is left over of either
+    is never used.
+    """
+    for queue in world.all("ClusterQueue"):
+        for path, name, resource, quota in flavor_quotas(queue):
+            flavor = world.find("ResourceFlavor", name)
+            nominal = amount(quota.get("nominalQuota"))
+            sizes = _chips(world, flavor, resource) if flavor and nominal else None
+            if sizes is None or nominal is None:
+                continue
+            node, slice_ = sizes
+            if nominal % node:
+                unit, size, severity = "node", node, Severity.WARNING
+            elif nominal % slice_ and not cohort_name(queue):
+                unit, size, severity = "slice", slice_, Severity.NOTE
+            else:
+                continue
+            yield (
+                queue,
+                Finding(
+                    "REF031",
+                    severity,
+                    f"nominalQuota {shown(nominal, resource)} of {resource} is no multiple of the "
+                    f"{size:f} of a {unit} of {name}: {nominal % size:f} are never used",
+                    f"write {nominal - nominal % size:f} or {nominal - nominal % size + size:f}",
+                    path=(*path, "nominalQuota"),
+                ),
+            )
+
+
+def _chips(world: World, flavor: Subject, resource: str) -> tuple[Decimal, Decimal] | None:
+    """Chips of a node and of a slice of a flavor, where all its node pools agree on them."""
+    found = set()
+    for pool in pools_for(world, flavor.spec.get("nodeLabels") or {}):
+        accelerator = pool.get("accelerator")
+        if not isinstance(accelerator, Mapping) or accelerator.get("resource") != resource:
+            return None
+        each, nodes = amount(accelerator.get("perNode")), amount(pool.get("nodesPerSlice") or 1)
+        if not each or not nodes:
+            return None
+        found.add((each, each * nodes))
+    return found.pop() if len(found) == 1 else None
