@@ -138,7 +138,7 @@ class RegorusEngine:
 
     Create one per process and thread, after a fork: the engine may not be shared. The policies are
     interpreted: regorus' compiled form (``Rvm``, tried at 0.13.0) is several times as quick, but
-    found other things than OPA on half of the test cases, has no ``walk``, and stops after 25,000
+    disagreed with OPA on many of the test cases, has no ``walk``, and stops after 25,000
     instructions.
     """
 
