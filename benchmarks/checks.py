@@ -60,7 +60,7 @@ def finish(process: subprocess.Popen[bytes], command: list[str]) -> resource.str
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    if code not in (0, 1):
+    if code not in (0, 1) or b"Traceback" in errors:
         sys.exit(f"{command[0]} failed with {code}: {errors.decode()[:500]}")
     return usage
 

@@ -29,6 +29,9 @@ except ImportError:  # PyYAML built without libyaml: slower, the same result
 MAX_FILE_BYTES = 8 * 1024 * 1024
 """A file beyond this is refused; the largest rendered manifest seen is under 100 kB."""
 
+TOO_DEEP = "is nested too deeply"
+"""The message for nesting that no reader follows."""
+
 MAX_ALIAS_NODES = 100_000
 """Nodes that a document may reach through aliases, an alias bomb's cheap detector."""
 
@@ -292,7 +295,7 @@ def _yaml_fault(error: yaml.YAMLError, name: str, text: str) -> YamlError:
         elif "stands twice" in problem:
             fix = "merge the two or remove one; YAML readers disagree on which would win"
         elif "nesting depth" in problem:
-            problem, fix = "is nested too deeply", "flatten it"
+            problem, fix = TOO_DEEP, "flatten it"
         elif any(sign in near for sign in _TEMPLATE_SIGNS):
             problem += " (a template, not YAML?)"
             fix = "render a template first, such as helm template CHART"
@@ -337,7 +340,7 @@ def iter_nodes(text: str, name: str) -> Iterator[yaml.Node | None]:
     except yaml.YAMLError as error:
         raise _yaml_fault(error, name, text) from None
     except RecursionError:
-        raise YamlError("is nested too deeply", Location(name), "flatten it") from None
+        raise YamlError(TOO_DEEP, Location(name), "flatten it") from None
     finally:
         loader.dispose()
 
@@ -366,7 +369,7 @@ def load_documents(text: str, name: str) -> list[Document]:
     except yaml.YAMLError as error:
         raise _yaml_fault(error, name, text) from None
     except RecursionError:
-        raise YamlError("is nested too deeply", Location(name), "flatten it") from None
+        raise YamlError(TOO_DEEP, Location(name), "flatten it") from None
     except (ValueError, OverflowError) as error:
         raise YamlError(f"holds a value that cannot be read: {error}", Location(name)) from None
     finally:

@@ -214,7 +214,9 @@ def check_flavors(document: Object, _: str) -> Iterator[Fault]:
                 yield (
                     f"admission check {check.get('name')} is tied to the flavor {flavor}, which "
                     "the queue does not have",
-                    f"name one of {', '.join(sorted(str(name) for name in known))}",
+                    f"name one of {', '.join(sorted(str(name) for name in known))}"
+                    if known
+                    else "leave onFlavors out, or give the queue that flavor",
                     (
                         "spec",
                         "admissionChecksStrategy",

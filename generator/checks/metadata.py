@@ -5,6 +5,7 @@ Source: ``k8s.io/apimachinery/pkg/api/validation/objectmeta.go``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ from schemas.names import (
 )
 
 MAX_ANNOTATION_BYTES = 256 * 1024
+
+_OPEN = re.compile(r"\$\{|\$\(|\{\{|^\$|<[A-Za-z_ ]+>")
+"""What a template or a document leaves for somebody to fill in."""
 
 _LABEL_NAMES = frozenset({"Namespace", "Service"})
 """Kinds whose name is a DNS label; the others take a DNS subdomain."""
@@ -53,10 +57,18 @@ def metadata_findings(document: Mapping[str, Any], ref: KindRef) -> Iterator[Fin
         )
     elif isinstance(namespace, str) and namespace and (problem := dns_label_problem(namespace)):
         yield _error(
-            "SCH010", f"metadata.namespace {namespace!r} {problem}", "rename it", "namespace"
+            "SCH010",
+            f"metadata.namespace {namespace!r} {problem}",
+            _respelt(namespace),
+            "namespace",
         )
     yield from _keys(metadata, "labels")
     yield from _keys(metadata, "annotations")
+
+
+def _respelt(name: str) -> str:
+    """What to do about a bad name; one that a template has left open needs no other spelling."""
+    return "fill in the variable first" if _OPEN.search(name) else "rename it"
 
 
 def _name(metadata: Mapping[str, Any], ref: KindRef) -> Iterator[Finding]:
@@ -69,7 +81,7 @@ def _name(metadata: Mapping[str, Any], ref: KindRef) -> Iterator[Finding]:
     rule = dns_label_problem if ref.kind in _LABEL_NAMES else dns_subdomain_problem
     problem = rule(name) if name else "is empty"
     if problem:
-        yield _error("SCH010", f"metadata.name {name!r} {problem}", "rename it", "name")
+        yield _error("SCH010", f"metadata.name {name!r} {problem}", _respelt(name), "name")
 
 
 def _keys(metadata: Mapping[str, Any], field: str) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import gc
 import marshal
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,6 +137,14 @@ def _marshalled(plain: list[Any]) -> bytes:
         return marshal.dumps(as_json(plain))
 
 
+def _begin() -> None:
+    """Prepare a worker: signals are the parent's business, and it ends its workers by SIGTERM."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A worker's garbage goes with it; collecting it would cost a tenth of its time.
+    gc.disable()
+
+
 def read_and_judge(
     files: Sequence[Path],
     *,
@@ -146,13 +155,14 @@ def read_and_judge(
 ) -> list[Group]:
     """Read and judge files; each group comes back with its objects already judged alone."""
     work = partial(_judge_files, engine_name=engine_name, data=data)
-    # A worker's garbage goes with it; collecting it would cost a tenth of its time.
-    with multiprocessing.get_context("fork").Pool(processes, gc.disable) as pool:
+    with multiprocessing.get_context("fork").Pool(processes, _begin) as pool:
         stated = zip(files, pool.imap(_facts_of, files, chunksize=CHUNK), strict=True)
         facts = {path.parent: found for path, found in stated if found is not None}
         results = [
             result for part in pool.imap(work, _tasks(files, facts, versions)) for result in part
         ]
+        pool.close()
+        pool.join()
     groups = group_files(
         (str(path), (result.documents(str(path)), result.findings))
         for path, result in zip(files, results, strict=True)

@@ -25,6 +25,8 @@ KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 FACTS_KIND = "Cluster"
 FACTS_GROUP = "stowplan.dev/"
 STDIN = "-"
+MAX_STDIN_BYTES = 16 * MAX_FILE_BYTES
+"""What ``kubectl get -A -o yaml`` of a very large cluster stays below."""
 
 
 @dataclass(slots=True)
@@ -107,10 +109,15 @@ def _patches(kustomization: Path) -> set[Path]:
     for document in documents:
         value = document.value if isinstance(document.value, dict) else {}
         for key in ("patches", "patchesJson6902", "replacements"):
-            names += [p.get("path") for p in value.get(key) or [] if isinstance(p, dict)]
+            names += [p.get("path") for p in _listed(value, key) if isinstance(p, dict)]
         for key in ("patchesStrategicMerge", "configurations", "transformers", "generators"):
-            names += [p for p in value.get(key) or [] if isinstance(p, str)]
+            names += _listed(value, key)
     return {kustomization.parent / name for name in names if isinstance(name, str)}
+
+
+def _listed(value: Mapping[str, Any], key: str) -> list[Any]:
+    entries = value.get(key)
+    return entries if isinstance(entries, list) else []
 
 
 def read_groups(paths: Sequence[str], files: Sequence[Path] | None = None) -> list[Group]:
@@ -144,7 +151,18 @@ def read_file(path: Path) -> FileContents:
 
 
 def _read_stdin() -> FileContents:
-    data = sys.stdin.buffer.read(MAX_FILE_BYTES * 16)
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(data) > MAX_STDIN_BYTES:
+        # Part of a stream would look like all of it.
+        return [], [
+            Finding(
+                "YML001",
+                Severity.ERROR,
+                f"standard input holds more than {MAX_STDIN_BYTES:,} bytes; none of it was judged",
+                "write it to a folder of files, or judge it in parts",
+                manifest=Location(STDIN_NAME),
+            )
+        ]
     try:
         read = read_documents(decode(data, STDIN_NAME), STDIN_NAME)
     except YamlError as error:

@@ -7,6 +7,7 @@ reported at once.
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +28,7 @@ STDIN_NAME = "<stdin>"
 GIT_RULES = frozenset({"JOB005", "OPS002"})
 """Rules about what a file in Git holds: a live object has the server's and Kueue's fields."""
 
-TYPE_RULES = frozenset({"SCH003", "SCH006"})
+TYPE_RULES = frozenset({"SCH003"})
 """Rules whose findings name a value that has no meaning; later checks do not see such a value."""
 
 
@@ -49,8 +50,22 @@ class Judged:
     findings: list[Finding]
 
 
-# What single objects were found to be, by their text: the clusters of a fleet have many in common.
-_remembered: dict[tuple[str, Versions, PolicyEngine | None], Judged] = {}
+# What single objects were found to be: the clusters of a fleet have many in common. One is kept
+# when it comes the second time; of the others there is a number only.
+_remembered: dict[tuple[str | bytes, Versions, PolicyEngine | None], Judged] = {}
+_seen_once: set[int] = set()
+
+
+def _identity(subject: Subject) -> str | bytes:
+    """What equal objects have in common and others do not; empty for one that is not remembered."""
+    if subject.text:
+        return subject.text
+    if is_live(subject):
+        return b""
+    try:
+        return marshal.dumps(dict(subject.body), 2)  # version 2 writes equal values alike
+    except ValueError:  # a date, or nested too deeply
+        return b""
 
 
 def versions_of(
@@ -116,10 +131,12 @@ def judge(
 ) -> list[Judged]:
     """Judge each object alone: schema, webhooks, policies. Never raises on bad content."""
     out, new = [], []
+    kept = []
     for subject in subjects:
         if is_local(subject.body):
             continue
-        known = _remembered.get((subject.text, versions, engine)) if subject.text else None
+        identity = _identity(subject)
+        known = _remembered.get((identity, versions, engine)) if identity else None
         if known is not None:
             readable = subject.body if known.readable is known.subject.body else known.readable
             out.append(Judged(subject, readable, known.findings))
@@ -129,11 +146,16 @@ def judge(
             readable = without_values(readable, [f.path for f in findings if f.rule in TYPE_RULES])
         new.append(Judged(subject, readable, findings))
         out.append(new[-1])
+        if identity:
+            kept.append((identity, new[-1]))
     if engine is not None:
         _add_policies(new, engine)
-    for item in new:
-        if item.subject.text and len(_remembered) < _REMEMBERED_MAX:
-            _remembered[item.subject.text, versions, engine] = item
+    for identity, item in kept:
+        key = (identity, versions, engine)
+        if hash(key) not in _seen_once:
+            _seen_once.add(hash(key))
+        elif len(_remembered) < _REMEMBERED_MAX:
+            _remembered[key] = item
     return out
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from generator.findings import Finding, Location, Severity
-from generator.yaml_load import Document, YamlError, load_documents
+from generator.yaml_load import TOO_DEEP, Document, YamlError, load_documents
 
 MAX_REPAIRS = 60
 """Repairs of one file, after which it is called unreadable rather than broken in places."""
@@ -22,6 +22,7 @@ _SEPARATOR_LIKE = re.compile(r"^(?P<indent>[ \t]*)---(?P<tail>[ \t]+\S.*|[ \t]+)
 _KEY = re.compile(r"^(?P<indent> *)(?P<dashes>(?:- +)*)(?P<key>[^\s#'\"{\[&*!|>%@`-][^:]*):(?: |$)")
 _BLOCK = re.compile(r"(?:[:-]|^) *[|>][-+0-9]*\s*(?:#.*)?$")
 _ODD_INDENT = re.compile("^[ \t]*[\u00a0\u2000-\u200b\u202f\u3000]", re.M)
+_TEMPLATE_ACTION = re.compile(r"^(?:[ \t]*(?:- +)*|.*: +)(?P<action>\{\{.*)$", re.M)
 _ODD_SPACES = re.compile("[\u00a0\u2000-\u200b\u202f\u3000\ufeff]")
 
 
@@ -43,6 +44,8 @@ def read_documents(text: str, file: str) -> Read:
     try:
         documents = load_documents(text, file)
     except YamlError as error:
+        if error.message == TOO_DEEP:
+            return Read([], [_unreadable(error)])  # no indentation of a line mends that
         return _mend(text, file, error)
     if ("\n " in text and _hides_separator(text)) or _ODD_INDENT.search(text):
         # It loads, but not as what it looks like: an indented --- becomes part of a value.
@@ -92,7 +95,27 @@ def _odd_separators(text: str, file: str) -> list[Finding]:
     return found
 
 
+def _unrendered(text: str, file: str) -> Read | None:
+    """One finding for a Helm or Go template, whose layout says nothing before it is rendered."""
+    match = _TEMPLATE_ACTION.search(text)
+    if match is None:
+        return None
+    line = text.count("\n", 0, match.start("action")) + 1
+    column = match.start("action") - text.rfind("\n", 0, match.start("action"))
+    finding = _fault(
+        "YML001",
+        f"this is a template, not YAML yet: {match['action'].strip()[:60]}",
+        "render it first, such as helm template CHART | stowplan check -",
+        file,
+        line,
+        column,
+    )
+    return Read([], [finding])
+
+
 def _mend(text: str, file: str, error: YamlError) -> Read:
+    if "{{" in text and (template := _unrendered(text, file)) is not None:
+        return template
     findings: list[Finding] = []
     lines = _clean_lines(text, file, findings)
     lines = _dedent(lines, file, findings)
@@ -277,7 +300,9 @@ def _split(lines: list[str], file: str, findings: list[Finding], error: YamlErro
                 )
             )
     if not broken:
-        findings.append(
-            Finding("YML001", Severity.ERROR, error.message, error.fix, manifest=error.where)
-        )
+        findings.append(_unreadable(error))
     return Read(documents, findings)
+
+
+def _unreadable(error: YamlError) -> Finding:
+    return Finding("YML001", Severity.ERROR, error.message, error.fix, manifest=error.where)

@@ -267,17 +267,31 @@ deny_jobset contains data.stowplan.lib.error("MTC030", text, fix, found.path) if
 #   reference: google/orbax pull request 3537
 warn_workload contains data.stowplan.lib.warning("MTC031", text, fix, found.path) if {
 	some found in data.stowplan.lib.containers
-	names := {volume.name |
-		some volume in found.template.spec.volumes
-		object.get(volume, ["csi", "driver"], "") == "gcsfuse.csi.storage.gke.io"
-	}
-	some mount in found.container.volumeMounts
-	mount.name in names
+	some mounted in fuse_mounts(found)
 	some [argument, directory] in found.arguments
 	argument in output_arguments
-	inside(directory, {trim_right(mount.mountPath, "/")})
+	inside(directory, {mounted})
 	text := sprintf("%s=%s is below a gcsfuse mount: each save copies and deletes its objects", [argument, directory])
 	fix := "write the gs:// path"
+}
+
+warn_workload contains data.stowplan.lib.warning("MTC031", text, fix, array.concat(found.path, ["env", i])) if {
+	some found in data.stowplan.lib.containers
+	some mounted in fuse_mounts(found)
+	some i, variable in found.container.env
+	regex.match(`(?i)(checkpoint|ckpt).*(dir|path)`, variable.name)
+	is_string(variable.value)
+	inside(variable.value, {mounted})
+	text := sprintf("%s=%s is below a gcsfuse mount: each save copies and deletes its objects", [variable.name, variable.value])
+	fix := "write the gs:// path"
+}
+
+# Where a container mounts a bucket.
+fuse_mounts(found) := {trim_right(mount.mountPath, "/") |
+	some volume in found.template.spec.volumes
+	volume.csi.driver == "gcsfuse.csi.storage.gke.io"
+	some mount in found.container.volumeMounts
+	mount.name == volume.name
 }
 
 output_arguments := {

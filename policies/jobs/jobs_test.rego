@@ -138,144 +138,6 @@ test_job008_right if {
 	}
 }
 
-test_job009_wrong if {
-	found := deny_workload with input as json.patch(data.stowplan.fixtures.jobset, [
-		{
-			"op": "replace",
-			"path": "/spec/replicatedJobs/0/template/spec/completions",
-			"value": 2,
-		},
-		{
-			"op": "replace",
-			"path": "/spec/replicatedJobs/0/template/spec/parallelism",
-			"value": 2,
-		},
-	])
-	some result in found
-	result.id == "JOB009"
-	result.severity == "error"
-}
-
-test_job009_right if {
-	found := deny_workload with input as data.stowplan.fixtures.jobset
-	every result in found {
-		result.id != "JOB009"
-	}
-}
-
-test_job010_wrong if {
-	found := deny_workload with input as json.patch(data.stowplan.fixtures.plain_jobset, [
-		{"op": "remove", "path": "/metadata/labels"},
-		{
-			"op": "remove",
-			"path": "/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector",
-		},
-	])
-	some result in found
-	result.id == "JOB010"
-	result.severity == "error"
-}
-
-test_job010_right if {
-	found := deny_workload with input as data.stowplan.fixtures.plain_jobset
-	every result in found {
-		result.id != "JOB010"
-	}
-}
-
-test_job011_wrong if {
-	found := deny_workload with input as json.patch(data.stowplan.fixtures.job, [
-		{
-			"op": "add",
-			"path": "/spec/template/spec/nodeSelector",
-			"value": {
-				"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice",
-				"cloud.google.com/gke-tpu-topology": "4x4",
-			},
-		},
-	])
-	some result in found
-	result.id == "JOB011"
-	result.severity == "error"
-}
-
-test_job011_right if {
-	found := deny_workload with input as data.stowplan.fixtures.job
-	every result in found {
-		result.id != "JOB011"
-	}
-}
-
-test_job012_wrong if {
-	found := deny_workload with input as json.patch(data.stowplan.fixtures.job, [
-		{
-			"op": "add",
-			"path": "/spec/template/spec/nodeSelector",
-			"value": {"pool": ""},
-		},
-	])
-	some result in found
-	result.id == "JOB012"
-	result.severity == "error"
-}
-
-test_job012_right if {
-	found := deny_workload with input as data.stowplan.fixtures.job
-	every result in found {
-		result.id != "JOB012"
-	}
-}
-
-test_job013_wrong if {
-	found := warn_workload with input as json.patch(data.stowplan.fixtures.jobset, [
-		{
-			"op": "replace",
-			"path": "/spec/replicatedJobs/0/template/spec/completions",
-			"value": 2,
-		},
-		{
-			"op": "replace",
-			"path": "/spec/replicatedJobs/0/template/spec/parallelism",
-			"value": 2,
-		},
-		{
-			"op": "replace",
-			"path": "/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector/cloud.google.com~1gke-tpu-topology",
-			"value": "2x4",
-		},
-	])
-	some result in found
-	result.id == "JOB013"
-	result.severity == "warning"
-}
-
-test_job013_right if {
-	found := warn_workload with input as data.stowplan.fixtures.jobset
-	every result in found {
-		result.id != "JOB013"
-	}
-}
-
-test_job014_wrong if {
-	found := deny_workload with input as json.patch(data.stowplan.fixtures.jobset, [
-		{
-			"op": "replace",
-			"path": "/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector/cloud.google.com~1gke-tpu-topology",
-			"value": "4X4",
-		},
-	])
-	some result in found
-	result.id == "JOB014"
-	result.severity == "error"
-}
-
-test_job014_right if {
-	found := deny_workload with input as data.stowplan.fixtures.jobset
-	every result in found {
-		result.id != "JOB014"
-	}
-}
-
 test_job015_wrong if {
 	found := warn_jobset with input as json.patch(data.stowplan.fixtures.jobset, [
 		{
@@ -378,5 +240,30 @@ test_job018_right if {
 	])
 	every result in found {
 		result.id != "JOB018"
+	}
+}
+
+test_job007_leaves_node_agents_alone if {
+	every kind in ["DaemonSet", "Pod"] {
+		found := deny_workload with input as {
+			"apiVersion": "apps/v1",
+			"kind": kind,
+			"metadata": {"name": "agent"},
+			"spec": {"hostNetwork": true, "template": {"spec": {"hostNetwork": true}}},
+		}
+		every result in found {
+			result.id != "JOB007"
+		}
+	}
+}
+
+test_job015_right_for_slices_that_are_made if {
+	found := warn_jobset with input as json.patch(data.stowplan.fixtures.jobset, [{
+		"op": "replace",
+		"path": "/metadata/annotations/alpha.jobset.sigs.k8s.io~1exclusive-topology",
+		"value": "cloud.google.com/gke-tpu-slice",
+	}])
+	every result in found {
+		result.id != "JOB015"
 	}
 }

@@ -47,7 +47,7 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE021", text, fix, path) if
 warn_resourceflavor contains data.stowplan.lib.warning("KUE022", text, fix, ["spec", "tolerations", i]) if {
 	some taint in input.spec.nodeTaints
 	some i, toleration in input.spec.tolerations
-	toleration.key == taint.key
+	object.get(toleration, "key", taint.key) == taint.key
 	text := sprintf("%s is both tainted and tolerated by the flavor: the two cancel out", [taint.key])
 	fix := "remove the one that you do not mean"
 }

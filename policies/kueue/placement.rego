@@ -137,7 +137,8 @@ warn_workload contains data.stowplan.lib.warning("KUE003", text, fix, found.path
 #   severity: warning
 #   fix: Label the JobSet with kueue.x-k8s.io/queue-name.
 #   reference: kubernetes-sigs/kueue issue 7929
-warn_jobset contains data.stowplan.lib.warning("KUE004", text, fix, ["metadata", "labels", queue_name]) if {
+warn_workload contains data.stowplan.lib.warning("KUE004", text, fix, ["metadata", "labels", queue_name]) if {
+	input.kind in {"Job", "JobSet"}
 	not input.metadata.labels[queue_name]
 	not input.metadata.annotations[queue_name]
 	some template in data.stowplan.lib.templates

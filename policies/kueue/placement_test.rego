@@ -64,15 +64,27 @@ test_kue003_right if {
 }
 
 test_kue004_wrong if {
-	found := warn_jobset with input as json.patch(data.stowplan.fixtures.jobset, [{"op": "remove", "path": "/metadata/labels"}])
+	found := warn_workload with input as json.patch(data.stowplan.fixtures.jobset, [{"op": "remove", "path": "/metadata/labels"}])
 	some result in found
 	result.id == "KUE004"
 	result.severity == "warning"
 }
 
 test_kue004_right if {
-	found := warn_jobset with input as data.stowplan.fixtures.jobset
+	found := warn_workload with input as data.stowplan.fixtures.jobset
 	every result in found {
 		result.id != "KUE004"
 	}
+}
+
+test_kue004_wrong_for_a_plain_job if {
+	found := warn_workload with input as object.union(data.stowplan.fixtures.job, {
+		"metadata": {"labels": {}},
+		"spec": {"template": {"spec": {"containers": [{
+			"name": "main",
+			"resources": {"limits": {"nvidia.com/gpu": 8}},
+		}]}}},
+	})
+	some result in found
+	result.id == "KUE004"
 }

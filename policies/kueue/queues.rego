@@ -200,7 +200,6 @@ deny_clusterqueue contains data.stowplan.lib.error("KUE018", text, fix, ["spec",
 	apart := covered(second) & {"cpu", "memory"}
 	count(apart) > 0
 	count(covered(second) & data.stowplan.lib.accelerators) == 0
-	count(covered(first) & {"cpu", "memory"}) == 0
 	text := sprintf("%s stand in another group than the accelerators: one pod gets two flavors", [concat(" and ", apart)])
 	fix := "move them into the accelerator's group"
 }

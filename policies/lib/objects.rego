@@ -120,8 +120,13 @@ argument_names := {
 	"multi_tier_checkpointing_backup_interval_steps",
 }
 
-# Pairs of name and value; a set of them, since one name may stand twice.
+# Pairs of name and value, written with = or as two words; a set, since one name may stand twice.
 arguments(words) := {[name, value] |
+	some i, name in words
+	name in argument_names
+	value := words[i + 1]
+	not startswith(value, "-")
+} | {[name, value] |
 	some word in words
 	parts := split(word, "=")
 	name := parts[0]

@@ -43,8 +43,43 @@ deny_any contains data.stowplan.lib.error("OPS001", text, fix, path) if {
 	fix := "write the real value"
 }
 
+deny_any contains data.stowplan.lib.error("OPS001", text, fix, found.path) if {
+	left_open
+	some found in fields_to_fill
+	is_string(found.value)
+	some variable in regex.find_n(`\$\{[A-Za-z_][A-Za-z0-9_]*\}|\{\{.*\}\}`, found.value, 1)
+	text := sprintf("the template's variable %s is still there", [variable])
+	fix := "fill it in first: render the template, or run envsubst"
+}
+
+# Where no shell and no other program comes by later: elsewhere ${NAME} may be meant.
+fields_to_fill contains {"path": ["metadata", field], "value": value} if {
+	some field in ["name", "namespace"]
+	value := input.metadata[field]
+}
+
+fields_to_fill contains {"path": ["metadata", "labels", key], "value": value} if {
+	some key, value in object.get(input, ["metadata", "labels"], {})
+}
+
+fields_to_fill contains {"path": array.concat(found.path, ["image"]), "value": value} if {
+	some found in data.stowplan.lib.containers
+	value := found.container.image
+}
+
+fields_to_fill contains {"path": array.concat(template.path, ["spec", "nodeSelector", key]), "value": value} if {
+	some template in data.stowplan.lib.templates
+	some key, value in template.spec.nodeSelector
+}
+
 # One look at the whole text spares most objects the walk; some engines write < as \u003c.
-suspicious if regex.match(`(<|u003c)[A-Z]|[A-Z]_[A-Z]`, json.marshal(input))
+whole_text := json.marshal(input)
+
+suspicious if regex.match(`(<|u003c)[A-Z]|[A-Z]_[A-Z]`, whole_text)
+
+left_open if contains(whole_text, "${")
+
+left_open if contains(whole_text, "{{")
 
 left_over(value) := {word |
 	some word in regex.find_n(`<[A-Z][A-Za-z0-9]*(?:[ _-][A-Za-z0-9]+)*>`, value, -1)
@@ -52,6 +87,7 @@ left_over(value) := {word |
 } | {word |
 	some word in regex.find_n(`[A-Z][A-Z_]*_[A-Z_]*[A-Z]`, value, -1)
 	word in placeholders
+	not contains(value, sprintf("<%s>", [word]))
 	not contains(value, sprintf("$(%s)", [word]))
 	not contains(value, sprintf("${%s}", [word]))
 	not contains(value, sprintf("$%s", [word]))
@@ -133,8 +169,8 @@ canonical(value) := sprintf("%s%s", [format_int(number / 1024, 10), larger]) if 
 # title: Kueue's own configuration is explicit where a default is dangerous
 # description: >-
 #   From 0.19 waitForPodsReady is on by default with 30 minutes: a JobSet whose restart takes longer is
-#   evicted after hours of running. Managing jobs without a queue label suspends every job that has
-#   none.
+#   evicted after hours of running. recoveryTimeout is the time for such a restart, which takes as long
+#   as a first start. Managing jobs without a queue label suspends every job that has none.
 # custom:
 #   id: OPS004
 #   severity: warning
@@ -154,7 +190,61 @@ warn_any contains data.stowplan.lib.warning("OPS004", text, fix, ["manageJobsWit
 	fix := "make sure that each namespace has a LocalQueue called default, or write false"
 }
 
+warn_any contains data.stowplan.lib.warning("OPS004", text, fix, ["waitForPodsReady"]) if {
+	is_configuration
+	is_object(input.waitForPodsReady)
+	object.get(input.waitForPodsReady, "enable", true) == true
+	not input.waitForPodsReady.recoveryTimeout
+	text := "waitForPodsReady without recoveryTimeout: how long a restart may take is left to the default"
+	fix := "set recoveryTimeout above the time that a restart and a compile take"
+}
+
+warn_any contains data.stowplan.lib.warning("OPS004", text, fix, ["waitForPodsReady", "recoveryTimeout"]) if {
+	is_configuration
+	start := seconds(input.waitForPodsReady.timeout)
+	recovery := seconds(input.waitForPodsReady.recoveryTimeout)
+	recovery < start
+	text := sprintf("recoveryTimeout %s is below timeout %s: a restart takes as long as a first start, and evicts the job", [
+		input.waitForPodsReady.recoveryTimeout,
+		input.waitForPodsReady.timeout,
+	])
+	fix := "set recoveryTimeout to timeout or more"
+}
+
+seconds(text) := time.parse_duration_ns(text) / 1000000000 if {
+	is_string(text)
+	regex.match(`^([0-9]+(\.[0-9]+)?(h|m|s|ms))+$`, text)
+}
+
 is_configuration if {
 	input.kind == "Configuration"
 	startswith(input.apiVersion, "config.kueue.x-k8s.io/")
+}
+
+# METADATA
+# title: An Application replaces nothing by force
+# description: >-
+#   Replace and Force among an Application's own sync options hold for everything that it syncs: a
+#   running JobSet is deleted to apply a change, and a CheckpointConfiguration takes its RAM disk along.
+# custom:
+#   id: OPS005
+#   severity: warning
+#   fix: Write the option as an annotation of the one object that needs it, never of a JobSet.
+#   reference: argo-cd issue 18245; Argo CD documentation, sync options
+warn_any contains data.stowplan.lib.warning("OPS005", text, fix, found.path) if {
+	input.kind in {"Application", "ApplicationSet"}
+	some found in sync_options
+	regex.match(`^\s*(Replace|Force)\s*=\s*true\s*$`, found.option)
+	text := sprintf("the sync option %s holds for everything that the Application syncs, running jobs too", [trim_space(found.option)])
+	fix := "remove it; annotate the one object that needs it"
+}
+
+sync_options contains {"path": ["spec", "syncPolicy", "syncOptions", i], "option": option} if {
+	some i, option in input.spec.syncPolicy.syncOptions
+	is_string(option)
+}
+
+sync_options contains {"path": ["spec", "template", "spec", "syncPolicy", "syncOptions", i], "option": option} if {
+	some i, option in input.spec.template.spec.syncPolicy.syncOptions
+	is_string(option)
 }

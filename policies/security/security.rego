@@ -52,7 +52,7 @@ warn_workload contains data.stowplan.lib.warning("SEC003", text, fix, path) if {
 	image := found.container.image
 	is_string(image)
 	unpinned(image)
-	not contains(image, "<")
+	not regex.match(`[<$]|\{\{`, image)
 	path := array.concat(found.path, ["image"])
 	text := sprintf("image %s is not pinned: a restart may run other code", [image])
 	fix := "write a version tag or a digest"

@@ -145,3 +145,16 @@ test_sec006_right if {
 		result.id != "SEC006"
 	}
 }
+
+test_sec003_right_for_an_image_to_be_filled_in if {
+	every image in ["${IMAGE}", "{{ .Values.image }}", "<IMAGE>"] {
+		found := warn_workload with input as json.patch(data.stowplan.fixtures.jobset, [{
+			"op": "replace",
+			"path": "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/image",
+			"value": image,
+		}])
+		every result in found {
+			result.id != "SEC003"
+		}
+	}
+}

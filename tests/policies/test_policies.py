@@ -84,21 +84,39 @@ def test_conftest_verify_is_green(conftest):
     assert passed == sum(len(test_names(path)) for path in TESTS)
 
 
-@pytest.mark.parametrize("namespace", ["main", "stowplan.kueue"])
-def test_conftest_runs_the_library_as_it_stands(conftest, namespace):
-    wrong = REPOSITORY / "tests/cases/rules/KUE010/wrong.yaml"
+def conftest_test(conftest, namespace, *paths):
+    command = [conftest, "test", "--policy", str(ROOT), "--namespace", namespace]
     done = subprocess.run(
-        [conftest, "test", "--policy", str(ROOT), "--namespace", namespace, str(wrong)],
+        [*command, "--output", "json", *map(str, paths)],
         capture_output=True,
         text=True,
         check=False,
     )
-    if namespace == "main":
-        assert done.returncode == 1
-        assert "KUE010" in done.stdout
-    else:
-        # One concern alone: its rules are named by kind, so the same finding comes from there.
-        assert "KUE010" in done.stdout
+    return {
+        result["metadata"]["id"]
+        for entry in json.loads(done.stdout)
+        for group in ("failures", "warnings")
+        for result in entry.get(group) or []
+    }
+
+
+CONCERNS = sorted(path.stem for path in (ROOT / "main").glob("*.rego") if path.stem != "main")
+
+
+def test_a_namespace_is_a_concern_and_all_of_them_are_main(conftest):
+    wrong = sorted((REPOSITORY / "tests" / "cases" / "rules").glob("*/wrong.yaml"))
+    by_concern = {name: conftest_test(conftest, f"main.{name}", *wrong) for name in CONCERNS}
+    packages = {rule.id: rule.package.rpartition(".")[2] for rule in policy_rules().values()}
+    for name, found in by_concern.items():
+        assert found == {rule for rule, package in packages.items() if package == name}
+    assert conftest_test(conftest, "main", *wrong) == set(packages)
+
+
+def test_one_concern_says_nothing_of_another_concerns_kinds(conftest):
+    fine = REPOSITORY / "tests/cases/rules/REF020/right.yaml"
+    assert [conftest_test(conftest, f"main.{name}", fine) for name in CONCERNS] == [
+        set() for _ in CONCERNS
+    ]
 
 
 COMPILED = REPOSITORY / "compiled"
@@ -164,13 +182,16 @@ def test_every_rule_has_a_test_beside_it():
             assert f"test_{rule.id.lower()}_{form} if" in beside
 
 
-def test_every_rule_is_collected_by_main():
+def test_every_rule_is_collected_by_its_concern_and_every_concern_by_main():
     main = (ROOT / "main" / "main.rego").read_text("utf-8")
     for path in policy_files():
         if path.parent.name not in ("main", "lib"):
+            concern = (ROOT / "main" / f"{path.parent.name}.rego").read_text("utf-8")
             for package, head in rule_heads(path.read_text("utf-8")):
-                assert f"in data.{package}.{head}\n" in main
-                assert head.partition("_")[2] in KINDS
+                kind, _, suffix = head.partition("_")
+                assert f"in data.{package}.{head}\n" in concern
+                assert f"in data.main.{path.parent.name}.{kind}\n" in main
+                assert suffix in KINDS
 
 
 FORBIDDEN = {

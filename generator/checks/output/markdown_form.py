@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from generator.checks.output import Context, summary
+from generator.checks.output import Context, printable, summary
 from generator.checks.report import Report
 from generator.findings import SEVERITY_RANK, Finding
 
@@ -16,12 +16,15 @@ MAX_PLACES = 8
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+    return printable(text).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _row(findings: list[Finding]) -> str:
     first = findings[0]
-    places = [f"`{finding.where or finding.resource}`" for finding in findings[:MAX_PLACES]]
+    places = [
+        f"`{printable(str(finding.where or finding.resource))}`"
+        for finding in findings[:MAX_PLACES]
+    ]
     if len(findings) > MAX_PLACES:
         places.append(f"and {len(findings) - MAX_PLACES} more")
     return (

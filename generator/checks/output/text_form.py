@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from generator.checks.output import Context, summary
+from generator.checks.output import Context, printable, summary
 from generator.checks.report import Report
 from generator.findings import Finding, Severity
 
@@ -19,14 +19,15 @@ def _lines(finding: Finding, color: bool) -> Iterator[str]:
     place = finding.manifest
     where = ":".join(str(part) for part in (place.line, place.column) if part) if place else ""
     head = _paint(str(finding.severity), _COLORS[finding.severity], color)
-    subject = f" {finding.resource}:" if finding.resource else ""
-    yield f"  {where + ' ' if where else ''}{head} {finding.rule}{subject} {finding.message}\n"
+    subject = f" {printable(finding.resource)}:" if finding.resource else ""
+    message = printable(finding.message)
+    yield f"  {where + ' ' if where else ''}{head} {finding.rule}{subject} {message}\n"
     if finding.inventory:
         yield f"      written at {finding.inventory}\n"
     for place_text in finding.via:
         yield f"      via {place_text}\n"
     if finding.fix:
-        yield f"      fix: {finding.fix}\n"
+        yield f"      fix: {printable(finding.fix)}\n"
 
 
 def render(report: Report, context: Context) -> Iterator[str]:
@@ -37,6 +38,7 @@ def render(report: Report, context: Context) -> Iterator[str]:
         group = (finding.cluster, place.file if place else "")
         if group != current:
             title = " · ".join(part for part in (group[1], group[0]) if part) or "the whole tree"
+            title = printable(title)
             yield ("" if current is None else "\n") + _paint(title, "1", context.color) + "\n"
             current = group
         yield from _lines(finding, context.color)
@@ -44,8 +46,6 @@ def render(report: Report, context: Context) -> Iterator[str]:
         yield "\nwaived\n" if current else "waived\n"
         for item in report.waived:
             waiver = item.waiver
-            yield (
-                f"  {item.finding.rule} {item.finding.resource}: {waiver.reason} "
-                f"({waiver.owner}, until {waiver.expires})\n"
-            )
+            text = f"{item.finding.resource}: {waiver.reason} ({waiver.owner}, "
+            yield f"  {item.finding.rule} {printable(text)}until {waiver.expires})\n"
     yield ("\n" if current or report.waived else "") + summary(report) + "\n"

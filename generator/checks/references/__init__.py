@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from generator.checks.references import existence, fit, nodes, preemption, priorities, queues
+from generator.checks.references import (
+    existence,
+    fit,
+    nodes,
+    preemption,
+    priorities,
+    queues,
+    storage,
+)
 from generator.checks.references.world import Pair, World
 from generator.checks.subject import Subject
 
@@ -23,10 +31,12 @@ CHECKS = (
     queues.cohorts,
     queues.group_labels,
     queues.flavor_selectors,
+    queues.queued_jobs_keep_their_nodes,
     fit.resources_covered,
     fit.jobs_fit_quota,
     fit.jobs_admitted_together,
     fit.quota_within_capacity,
+    fit.quota_in_whole_nodes,
     nodes.selectors_match_a_pool,
     nodes.tolerations_cover_taints,
     nodes.checkpointing_covers_jobs,
@@ -36,6 +46,8 @@ CHECKS = (
     priorities.classes_agree,
     priorities.preemption_can_happen,
     preemption.priorities_reach_across_queues,
+    preemption.fair_sharing_comes_first,
+    storage.checkpoints_below_a_bucket_claim,
 )
 
 

@@ -32,12 +32,12 @@ def shown(value: Decimal, resource: str) -> str:
     return format_quantity(value, binary=resource in MEMORY_LIKE)
 
 
-def totals(sets: list[PodSet]) -> dict[str, Decimal]:
-    """What a workload asks for in all, by resource; pods count as a resource of their own."""
+def totals(sets: list[PodSet], *, least: bool = False) -> dict[str, Decimal]:
+    """What a workload asks for in all, by resource, or the least that it starts with."""
     out: dict[str, Decimal] = defaultdict(Decimal)
     for pods in sets:
         for resource, value in pods.requests.items():
-            out[resource] += value * pods.count
+            out[resource] += value * (pods.least if least else pods.count)
     return dict(out)
 
 
@@ -129,7 +129,7 @@ def jobs_fit_quota(world: World) -> Iterator[Pair]:
         if queue is None:
             continue
         limits = ceilings(world, queue)
-        for resource, wanted in sorted(totals(sets).items()):
+        for resource, wanted in sorted(totals(sets, least=True).items()):
             most = limits.get(resource, None)
             if most is not None and wanted > most:
                 yield (
@@ -252,3 +252,50 @@ def _capacity(world: World, flavor: Subject, resource: str) -> Decimal | None:
             return None
         total += nodes * each
     return total if pools else None
+
+
+def quota_in_whole_nodes(world: World) -> Iterator[Pair]:
+    """An accelerator's nominal quota is whole nodes, and whole slices where nobody borrows.
+
+    A pod has all chips of its node and a job all nodes of its slices: what is left over of either
+    is never used.
+    """
+    for queue in world.all("ClusterQueue"):
+        for path, name, resource, quota in flavor_quotas(queue):
+            flavor = world.find("ResourceFlavor", name)
+            nominal = amount(quota.get("nominalQuota"))
+            sizes = _chips(world, flavor, resource) if flavor and nominal else None
+            if sizes is None or nominal is None:
+                continue
+            node, slice_ = sizes
+            if nominal % node:
+                unit, size, severity = "node", node, Severity.WARNING
+            elif nominal % slice_ and not cohort_name(queue):
+                unit, size, severity = "slice", slice_, Severity.NOTE
+            else:
+                continue
+            yield (
+                queue,
+                Finding(
+                    "REF031",
+                    severity,
+                    f"nominalQuota {shown(nominal, resource)} of {resource} is no multiple of the "
+                    f"{size:f} of a {unit} of {name}: {nominal % size:f} are never used",
+                    f"write {nominal - nominal % size:f} or {nominal - nominal % size + size:f}",
+                    path=(*path, "nominalQuota"),
+                ),
+            )
+
+
+def _chips(world: World, flavor: Subject, resource: str) -> tuple[Decimal, Decimal] | None:
+    """Chips of a node and of a slice of a flavor, where all its node pools agree on them."""
+    found = set()
+    for pool in pools_for(world, flavor.spec.get("nodeLabels") or {}):
+        accelerator = pool.get("accelerator")
+        if not isinstance(accelerator, Mapping) or accelerator.get("resource") != resource:
+            return None
+        each, nodes = amount(accelerator.get("perNode")), amount(pool.get("nodesPerSlice") or 1)
+        if not each or not nodes:
+            return None
+        found.add((each, each * nodes))
+    return found.pop() if len(found) == 1 else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from typing import Any
 
 from generator.checks.references.fit import totals
 from generator.checks.references.priorities import values_of
@@ -121,3 +122,33 @@ def _root_cohort(world: World, queue: Subject) -> str:
             break
         name = parent
     return name
+
+
+def fair_sharing_comes_first(world: World) -> Iterator[Pair]:
+    """Where Kueue's configuration turns fair sharing on, borrowWithinCohort does nothing.
+
+    Shares decide between queues, and priorities only within one (kueue#10131).
+    """
+    # A Configuration has no name, so it is in no index.
+    if not any(_is_fair(s.body) for s in world.subjects if s.kind == "Configuration"):
+        return
+    for queue in world.all("ClusterQueue"):
+        rules = queue.spec.get("preemption") or {}
+        policy = (rules.get("borrowWithinCohort") or {}).get("policy", "Never")
+        if policy != "Never":
+            yield (
+                queue,
+                Finding(
+                    "REF032",
+                    Severity.WARNING,
+                    f"borrowWithinCohort {policy} has no effect: Kueue's Configuration turns fair "
+                    "sharing on, and shares decide between queues before priorities",
+                    "remove borrowWithinCohort, or turn fair sharing off",
+                    path=("spec", "preemption", "borrowWithinCohort"),
+                ),
+            )
+
+
+def _is_fair(configuration: Mapping[str, Any]) -> bool:
+    sharing = configuration.get("fairSharing")
+    return isinstance(sharing, Mapping) and sharing.get("enable", True) is True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from generator.checks.references.world import (
@@ -16,6 +16,9 @@ from generator.checks.references.world import (
 )
 from generator.checks.subject import Subject
 from generator.findings import Finding, Severity
+
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+QUEUED_PROVISIONING = "queued-provisioning.gke.io"
 
 
 def cohorts(world: World) -> Iterator[Pair]:
@@ -132,3 +135,40 @@ def flavor_selectors(world: World) -> Iterator[Pair]:
                             path=path,
                         ),
                     )
+
+
+def queued_jobs_keep_their_nodes(world: World) -> Iterator[Pair]:
+    """A job whose queue gets its nodes by queued provisioning says that it is not to be evicted."""
+    for workload, sets in world.workloads:
+        queue = world.queue_of(workload)
+        check = _queued_provisioning(world, queue) if queue else None
+        for pods in sets if check else ():
+            metadata = pods.template.get("metadata")
+            given = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+            if isinstance(given, Mapping) and given.get(SAFE_TO_EVICT) == "false":
+                continue
+            yield (
+                workload,
+                Finding(
+                    "REF033",
+                    Severity.WARNING,
+                    f"ClusterQueue {queue.name if queue else ''} gets nodes by queued provisioning "
+                    f"({check}), and {pods.name!r} has no safe-to-evict false: its nodes may go "
+                    "under it",
+                    f'annotate the pod template: {{{SAFE_TO_EVICT}: "false"}}',
+                    path=(*pods.path, "metadata", "annotations"),
+                ),
+            )
+
+
+def _queued_provisioning(world: World, queue: Subject) -> str | None:
+    """The admission check by which a queue asks GKE for nodes, None without one."""
+    strategy = queue.spec.get("admissionChecksStrategy") or {}
+    entries = [e.get("name") for e in strategy.get("admissionChecks") or []]
+    for name in [*entries, *(queue.spec.get("admissionChecks") or [])]:
+        check = world.find("AdmissionCheck", str(name))
+        parameters = (check.spec.get("parameters") or {}) if check else {}
+        config = world.find("ProvisioningRequestConfig", str(parameters.get("name")))
+        if config and config.spec.get("provisioningClassName") == QUEUED_PROVISIONING:
+            return str(name)
+    return None

@@ -292,4 +292,44 @@ REFERENCES: tuple[Row, ...] = (
         "kubernetes-sigs/kueue issue 2681; Kueue source, pkg/scheduler/preemption",
         f"{_REFS}/preemption.py",
     ),
+    (
+        "REF031",
+        "An accelerator's quota is whole nodes",
+        _W,
+        "A pod takes all chips of its node, a job all nodes of its slices: the rest of a quota "
+        "that is no multiple of them is never used, and looks free.",
+        "Write a multiple of the chips of a node, best of a slice.",
+        "GKE documentation, TPUs in GKE; Kueue's ClusterQueue webhook takes any quantity",
+        f"{_REFS}/fit.py",
+    ),
+    (
+        "REF032",
+        "Priorities are not expected to beat fair shares",
+        _W,
+        "With fair sharing the share of a queue decides who is preempted; priorities order the "
+        "jobs of one queue, and borrowWithinCohort is not looked at.",
+        "Keep one of the two: fair sharing, or priorities across the cohort.",
+        "kubernetes-sigs/kueue issue 10131",
+        f"{_REFS}/preemption.py",
+    ),
+    (
+        "REF033",
+        "A job in a queue with queued provisioning is not evicted",
+        _W,
+        "Nodes of a ProvisioningRequest are removed under a running job unless its pods say that "
+        "they are not to be evicted.",
+        'Annotate the pod template with cluster-autoscaler.kubernetes.io/safe-to-evict "false".',
+        "kubernetes-sigs/kueue issue 2802",
+        f"{_REFS}/queues.py",
+    ),
+    (
+        "REF034",
+        "Checkpoints are not written through a bucket's claim",
+        _W,
+        "Through a gcsfuse mount the path looks local: frameworks rename directories there, which "
+        "copies and deletes every object.",
+        "Write the gs:// path.",
+        "google/orbax pull request 3537",
+        f"{_REFS}/storage.py",
+    ),
 )

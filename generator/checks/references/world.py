@@ -20,6 +20,7 @@ from schemas.quantity import QuantityError, parse_quantity
 Pair = tuple[Subject, Finding]
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 MTC_DRIVER = "multitier-checkpoint.csi.storage.gke.io"
 WORKLOADS = ("JobSet", "Job")
 MAX_NAMES_COMPARED = 200
@@ -36,6 +37,8 @@ class PodSet:
         template: the pod template.
         count: pods in all.
         parallelism: pods of one Job.
+        least: pods in all without which Kueue admits nothing; fewer than ``count`` for a Job that
+            takes part of its pods (``kueue.x-k8s.io/job-min-parallelism``).
         requests: what one pod asks for, by resource.
     """
 
@@ -45,6 +48,7 @@ class PodSet:
     count: int
     parallelism: int
     requests: Mapping[str, Decimal]
+    least: int
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -130,8 +134,18 @@ def pod_sets(subject: Subject) -> list[PodSet]:
             inner, replicas, name = subject.spec, 1, "main"
         parallelism = _count(inner.get("parallelism"))
         pods = min(parallelism, _count(inner.get("completions"), parallelism))
-        out.append(PodSet(str(name), path, template, replicas * pods, parallelism, requests))
+        least = min(pods, _least(subject, pods))
+        out.append(
+            PodSet(
+                str(name), path, template, replicas * pods, parallelism, requests, replicas * least
+            )
+        )
     return out
+
+
+def _least(subject: Subject, pods: int) -> int:
+    text = subject.annotations.get(MIN_PARALLELISM) if subject.kind == "Job" else None
+    return int(text) if isinstance(text, str) and text.isdecimal() else pods
 
 
 @dataclass(frozen=True)

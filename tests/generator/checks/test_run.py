@@ -4,7 +4,7 @@ import random
 import pytest
 
 from generator.checks.policy import PolicyError, engine_for
-from generator.checks.run import check_cluster, versions_of, without_values
+from generator.checks.run import check_cluster, judge, versions_of, without_values
 from generator.checks.subject import Subject
 from schemas.versions import Versions
 from tests.generator.checks.objects import (
@@ -105,3 +105,81 @@ def test_a_list_loses_a_bad_entry_as_a_whole():
     assert without_values(body, [("a", 1)]) == {"c": 3}
     assert without_values(body, [("a", 1, "b")]) == {"a": [{"b": 1}, {}], "c": 3}
     assert without_values(body, [("x", "y")]) == body
+
+
+def test_a_request_that_cannot_be_read_is_no_request_left_out():
+    body = changed(
+        jobset(),
+        ("spec", "replicatedJobs", 0, "template", "spec", "template", "spec", "containers", 0),
+        {
+            "name": "jax",
+            "image": "registry.example/maxtext:v1",
+            "resources": {"limits": {"google.com/tpu": "<CHIPS>"}},
+        },
+    )
+    found = {finding.rule for finding in check(body)}
+    assert "SCH006" in found
+    assert "JOB011" not in found
+
+
+def partial_job(least):
+    body = job()
+    body["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "training"}
+    if least:
+        body["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": least}
+    body["spec"] |= {"parallelism": 40, "completions": 40}
+    pod = body["spec"]["template"]["spec"]
+    pod["containers"][0]["resources"] = {"requests": {"google.com/tpu": "4"}}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("least", "refused"), [(None, True), ("8", False), ("9", True), ("x", True)]
+)
+def test_a_job_that_starts_with_part_of_its_pods_fits_with_that_part(least, refused):
+    queue = cluster_queue()  # 32 chips
+    local = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "training", "namespace": "default"},
+        "spec": {"clusterQueue": queue["metadata"]["name"]},
+    }
+    queue["spec"].pop("cohortName", None)
+    found = {finding.rule for finding in check(queue, local, partial_job(least))}
+    assert ("REF020" in found) is refused
+
+
+def test_equal_objects_are_judged_once_and_each_keeps_its_own_name_and_place():
+    engine = CountingEngine()
+    bodies = [cluster_queue() for _ in range(4)]
+    for number, body in enumerate(bodies):
+        body["spec"].pop("namespaceSelector")
+        [judged] = judge([Subject(body, file=f"{number}.yaml")], VERSIONS, engine)
+        assert judged.subject.file == f"{number}.yaml"
+        assert "KUE010" in {finding.rule for finding in judged.findings}
+    assert engine.objects == 2  # the second is kept; the others are its equals
+    other = changed(bodies[0], ("metadata", "name"), "other")
+    judge([Subject(other)], VERSIONS, engine)
+    assert engine.objects == 3
+
+
+def test_a_live_object_is_not_taken_for_the_file_that_it_was_made_from():
+    body = jobset()
+    body["metadata"]["uid"] = "6c1f"
+    for _ in range(3):
+        judge([Subject(body, file="export.yaml")], VERSIONS, engine_for())
+    [live] = judge([Subject(body, file="<stdin>")], VERSIONS, engine_for())
+    assert "OPS002" not in {finding.rule for finding in live.findings}
+    [exported] = judge([Subject(body, file="export.yaml")], VERSIONS, engine_for())
+    assert "OPS002" in {finding.rule for finding in exported.findings}
+
+
+class CountingEngine:
+    """The embedded engine, counting what it is given."""
+
+    def __init__(self):
+        self.objects = 0
+
+    def judge(self, bodies):
+        self.objects += len(bodies)
+        return engine_for().judge(bodies)

@@ -134,3 +134,28 @@ LINES = st.lists(
 def test_no_layout_raises_and_every_fault_has_a_line(lines):
     read = read_documents("\n".join(lines), "x.yaml")
     assert all(f.manifest is not None and f.fix for f in read.findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", 1),
+        ("kind: Pod\nmetadata:\n  {{- include `labels` . }}\n", 3),
+        ("kind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n", 3),
+        ("items:\n- {{ toYaml .Values.item }}\n", 2),
+    ],
+)
+def test_a_template_is_called_one_with_its_line_and_nothing_is_mended(text, line):
+    read = read_documents(text, "templates/job.yaml")
+    [finding] = read.findings
+    assert read.documents == []
+    assert finding.rule == "YML001"
+    assert "this is a template, not YAML yet" in finding.message
+    assert "helm template" in finding.fix
+    assert finding.manifest.line == line
+
+
+def test_braces_inside_texts_are_no_template():
+    read = read_documents('a: "{{ x }}"\nb: |\n  {{ y }}\n', "f")
+    assert read.findings == []
+    assert read.documents[0].value == {"a": "{{ x }}", "b": "{{ y }}\n"}

@@ -2,6 +2,7 @@ import argparse
 import gzip
 import io
 import json
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -293,3 +294,12 @@ def test_explain_tells_a_rule_and_lists_all(capsys):
     assert capsys.readouterr().out.count("\n") > 130
     assert explain.run(parser.parse_args(["KUE110"])) == 2
     assert "KUE010" in capsys.readouterr().err
+
+
+def test_many_files_leave_nothing_on_stderr(tmp_path):
+    for number in range(parallel.MIN_FILES):
+        (tmp_path / f"{number}.yaml").write_text(RIGHT.read_text("utf-8"), "utf-8")
+    command = [sys.executable, "-m", "generator.cli.main", "check", "--jobs", "2", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.returncode == 1  # the same queue, many times over
