@@ -54,6 +54,7 @@ class Agent:
         self.node: Node | None = None
         self.address = ""
         self.accepted_at = 0.0  # wall clock, only to tell an older coordinator from a younger
+        self._restoring_since: float | None = None
         self._tier: Tier | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._fatal: asyncio.Future[None] | None = None
@@ -142,7 +143,9 @@ class Agent:
     def _tier_for(self, config: ReplicatorConfig) -> Tier:
         settings = self.settings
         own_folder = settings.storage_is_of_job
-        return Tier(settings.storage, config, settings.platform, own_folder=own_folder)
+        return Tier(
+            settings.storage, config, settings.platform, self.metrics, own_folder=own_folder
+        )
 
     async def _stop(self) -> None:
         self.watcher.stop()
@@ -231,6 +234,7 @@ class Agent:
         known = self.store.load(config)
         node.copies = {Key(c.checkpoint, c.shard): (c.content, c.world) for c in known}
         self.accepted_at = time.time()
+        self._restoring_since = self.now()
         job = job_of(config, self.settings.platform.job_uid)
         self.metrics.peers.set(len(job.peers))
         self.apply(node.accept(job, secrets.token_hex(8), self.now()))
@@ -324,7 +328,7 @@ class Agent:
     def _get_copy(self, effect: fx.GetCopy) -> None:
         assert self.config is not None
         assert self._tier is not None
-        self.copies.start(effect, self.config.job_name, self._tier)
+        self.copies.start(effect, self.config, self._tier)
 
     def _cancel_copies(self, effect: fx.CancelCopies) -> None:
         self.copies.cancel_all()
@@ -341,6 +345,7 @@ class Agent:
                 key = Key(effect.checkpoint, (self.config.node_rank, worker))  # type: ignore[arg-type]
                 stored.append(self.store.records[key].storage_name)
         self.markers.link(self.config, effect.checkpoint, stored)
+        self._observe_restore(ok=True)
         step = None if effect.checkpoint is None else effect.checkpoint.step
         log.info("restored", extra={"step": step})
         self._something_appeared()  # saves that came before are seen now
@@ -379,7 +384,15 @@ class Agent:
     def _error(self, effect: fx.WriteError) -> None:
         self.reports.error(effect.text)
 
+    def _observe_restore(self, *, ok: bool) -> None:
+        """A restore has ended, unless it began in an earlier life of this agent."""
+        began, self._restoring_since = self._restoring_since, None
+        if began is not None and self.config is not None:
+            framework = self.config.framework.value
+            self.metrics.observe("CheckpointRestore", framework, self.now() - began, ok=ok)
+
     def _failed(self, effect: fx.WriteFailed) -> None:
+        self._observe_restore(ok=False)
         self.reports.failed(effect.text)
         self.coordination.supervise()
 
