@@ -3,7 +3,7 @@
 Every number is a median over the rounds. "socket copy" moves the same bytes over as many loopback
 connections at once (sendfile, recv_into, write to memory), "hashed" hashes them with BLAKE3 on
 arrival as well; neither has a protocol, receipts or an agreement, and processes and connections are
-there before the clock starts. "file copy" is shutil.copyfile of the same files, as many at once.
+there before the clock starts. "file copy" is shutil.copyfile of the same files, as many at once, to where backups go.
 Pages are warmed before anything is timed: the first touch of fresh memory costs several times as
 much as its reuse on virtual machines.
 """
@@ -131,7 +131,8 @@ def measure(nodes: int, size: int, effort: Effort, root: Path) -> dict[str, floa
             prepare_save(node.local, node.index, 0, size, FILES)
             sources.append((node.local / "0.tmp").rename(root / f"source{node.index}"))
         for name, copy in PLAIN.items():
-            row[name] = timed_copies(copy, sources, root, effort.rounds)
+            place = effort.backup_dir if name == "file" and effort.backup_dir else root
+            row[name] = timed_copies(copy, sources, place, effort.rounds)
         row["hashed one"] = timed_copies(PLAIN["hashed"], sources[:1], root, effort.rounds)
         for source in sources:
             shutil.rmtree(source)
@@ -153,6 +154,8 @@ def _measure_agents(cluster: DemoCluster, size: int, effort: Effort, row: dict[s
     for step in range(1, effort.warm_up + effort.rounds + 1):
         for node in cluster.nodes:
             prepare_save(node.local, node.index, step, size, FILES)
+        if not effort.warm_up:
+            _warm_pages(cluster.root, cluster.size * size)
         began = time.perf_counter()
         for node in cluster.nodes:
             finish_save(node.local, step)
@@ -169,6 +172,15 @@ def _measure_agents(cluster: DemoCluster, size: int, effort: Effort, row: dict[s
     row["backup"] = statistics.median(backup)
     row["restore one"] = _restores(cluster, [cluster.size - 1], effort.rounds)
     row["restore all"] = _restores(cluster, list(range(cluster.size)), max(effort.rounds // 2, 1))
+
+
+def _warm_pages(root: Path, size: int) -> None:
+    """Touch as much memory as the copies will take, and give it back: steps before did not."""
+    filler, block = root / "filler", bytes(CHUNK)
+    with filler.open("wb", buffering=0) as file:
+        for _ in range(size // CHUNK):
+            file.write(block)
+    filler.unlink()
 
 
 def _seals(path: Path) -> int:
