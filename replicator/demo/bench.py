@@ -3,9 +3,9 @@
 Every number is a median over the rounds. "socket copy" moves the same bytes over as many loopback
 connections at once (sendfile, recv_into, write to memory), "hashed" hashes them with BLAKE3 on
 arrival as well; neither has a protocol, receipts or an agreement, and processes and connections are
-there before the clock starts. "file copy" is shutil.copyfile of the same files, as many at once, to where backups go.
-Pages are warmed before anything is timed: the first touch of fresh memory costs several times as
-much as its reuse on virtual machines.
+there before the clock starts. "file copy" is shutil.copyfile of the same files, as many at once, to
+where backups go. Pages are warmed before anything is timed: the first touch of fresh memory costs
+several times as much as its reuse on virtual machines.
 """
 
 from __future__ import annotations
