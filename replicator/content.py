@@ -22,7 +22,7 @@ from blake3 import blake3
 from replicator.errors import ReplicatorError
 from replicator.manifest import ManifestFile, check_relative_path
 
-CHUNK_BYTES: Final = 4 * 1024 * 1024
+CHUNK_BYTES: Final = 1024 * 1024
 PARALLEL_FILE_BYTES: Final = 64 * 1024 * 1024
 """From this size on one file is hashed by several threads; below, several files are."""
 MAX_DEPTH: Final = 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +18,9 @@ from schemas.quantity import format_quantity
 
 RAM_DISK = "/ram-disk"
 KEY_FOLDER = "/etc/stowplan-replicator/key"
+TLS_FOLDER = "/etc/stowplan-replicator/tls"
+TLS_FILES = {"tls-cert": "tls.crt", "tls-key": "tls.key", "tls-ca": "ca.crt"}
+"""The agent's options, and the keys of the Secret as cert-manager names them."""
 CREDENTIALS_FOLDER = "/etc/stowplan-replicator/credentials"
 OWNER_AND_GROUP_READ = 0o440
 GRACE_SECONDS = 30
@@ -98,6 +102,9 @@ def arguments(disk: RamDisk, agent: Agent) -> list[str]:
         "http": f"$(POD_IP):{agent.metrics_port}",
         "capacity": disk.size,
     }
+    if agent.tls is not None:
+        options |= {option: f"{TLS_FOLDER}/{file}" for option, file in TLS_FILES.items()}
+        options["tls-name"] = agent.tls.dns_name
     if agent.bandwidth is not None:
         options["bandwidth"] = agent.bandwidth
     return ["agent", *(f"--{name}={value}" for name, value in options.items())]
@@ -111,16 +118,21 @@ def backup_credentials(agent: Agent | None) -> str:
 
 
 def secret_volume(name: str, reference: KeyRef) -> dict[str, Any]:
-    """One key of a Secret as a file that the pod's group may read.
+    """One key of a Secret as a file that the pod's group may read."""
+    return _secret_files(name, reference.name, [reference.key])
 
-    The agent refuses a key that everybody may read; ``fsGroup`` makes this one readable to it.
+
+def _secret_files(name: str, secret: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Keys of a Secret as files that the pod's group may read.
+
+    The agent refuses a key that everybody may read; ``fsGroup`` makes these readable to it.
     """
     return {
         "name": name,
         "secret": {
-            "secretName": reference.name,
+            "secretName": secret,
             "defaultMode": OWNER_AND_GROUP_READ,
-            "items": [{"key": reference.key, "path": reference.key}],
+            "items": [{"key": key, "path": key} for key in keys],
         },
     }
 
@@ -142,6 +154,8 @@ def _mounts(disk: RamDisk, agent: Agent) -> list[dict[str, Any]]:
         {"name": "ram-disk", "mountPath": RAM_DISK, "subPath": directory(disk.name)},
         {"name": "key", "mountPath": KEY_FOLDER, "readOnly": True},
     ]
+    if agent.tls is not None:
+        mounts.append({"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True})
     if agent.credentials_secret is not None:
         mounts.append({"name": "credentials", "mountPath": CREDENTIALS_FOLDER, "readOnly": True})
     return mounts
@@ -152,6 +166,8 @@ def _volumes(disk: RamDisk, agent: Agent) -> list[dict[str, Any]]:
         {"name": "ram-disk", "persistentVolumeClaim": {"claimName": claim_name(disk.name)}},
         secret_volume("key", agent.key_secret),
     ]
+    if agent.tls is not None:
+        volumes.append(_secret_files("tls", agent.tls.secret, list(TLS_FILES.values())))
     if agent.credentials_secret is not None:
         volumes.append(secret_volume("credentials", agent.credentials_secret))
     return volumes

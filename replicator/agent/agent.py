@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from replicator.agent.adoption import adopt, unrecorded
 from replicator.agent.bandwidth import Bandwidth
 from replicator.agent.channel import Dialer
 from replicator.agent.coordination import Coordination
 from replicator.agent.copies import Copies
 from replicator.agent.files import remove
 from replicator.agent.health import HttpServer, json_page
-from replicator.agent.markers import Markers, job_of
+from replicator.agent.intake import Intake
+from replicator.agent.markers import Markers
 from replicator.agent.metrics import Metrics
 from replicator.agent.reports import Reports
 from replicator.agent.saves import Saves
@@ -32,9 +31,7 @@ from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.model import CheckpointId, Content, Failure, Key, Source
 from replicator.core.node import Node
-from replicator.errors import ConfigError, ReplicatorError
-from replicator.protocol import CONFIG_FILE, ReplicatorConfig
-from replicator.storage import BackupTierError
+from replicator.protocol import ReplicatorConfig
 
 log = logging.getLogger("replicator.agent")
 
@@ -54,11 +51,10 @@ class Agent:
         self.node: Node | None = None
         self.address = ""
         self.accepted_at = 0.0  # wall clock, only to tell an older coordinator from a younger
-        self._tier: Tier | None = None
+        self.restoring_since: float | None = None
+        self.tier: Tier | None = None  # the backups of the current job
         self._tasks: set[asyncio.Task[None]] = set()
         self._fatal: asyncio.Future[None] | None = None
-        self._scan_wanted = False
-        self._adopting = False
         source = "" if settings.host in ("0.0.0.0", "::") else settings.host
         self.dialer = Dialer(settings.secret, settings.tls, source)
         self.copies = Copies(
@@ -77,7 +73,8 @@ class Agent:
             received=self._received,
             failed=self.die,
         )
-        self.watcher = Watcher(settings.local_dir, self._something_appeared)
+        self.intake = Intake(self)
+        self.watcher = Watcher(settings.local_dir, self.intake.something_appeared)
         self.saves = Saves(self.store, self.watcher, self.metrics)
         self.coordination = Coordination(self)
         self.server = PeerServer(
@@ -132,17 +129,12 @@ class Agent:
         self.watcher.start()
         self.coordination.supervise()
         self.apply(self.node.start(self.now()))
-        self.scan()
+        self.intake.scan()
         self.spawn(self._tick())
 
     async def _load(self, config: ReplicatorConfig) -> list[Any]:
-        self._tier = self._tier_for(config)
+        self.tier = self.intake.tier_for(config)
         return await asyncio.to_thread(self.store.load, config)
-
-    def _tier_for(self, config: ReplicatorConfig) -> Tier:
-        settings = self.settings
-        own_folder = settings.storage_is_of_job
-        return Tier(settings.storage, config, settings.platform, own_folder=own_folder)
 
     async def _stop(self) -> None:
         self.watcher.stop()
@@ -184,81 +176,7 @@ class Agent:
             self.markers.reserve.fill()
             self._with_node(Node.tick)
             self.coordination.tick()
-            self.scan()
-
-    # ---- what appears in the volume -------------------------------------------------------------
-
-    def _something_appeared(self) -> None:
-        if not self._scan_wanted:
-            self._scan_wanted = True
-            asyncio.get_running_loop().call_soon(self._scan_once)
-
-    def _scan_once(self) -> None:
-        self._scan_wanted = False
-        self.scan()
-
-    def scan(self) -> None:
-        """Take finished saves, then a new configuration."""
-        node, config = self.node, self.config
-        if node is None:
-            return
-        try:
-            if config is not None and node.state.linked is not None:
-                for step in self.saves.due(config):
-                    self.apply(node.saved(step, self.now()))
-            if node.sealing is None and not self._adopting and self.watcher.config_ready():
-                self._accept_config()
-        except OSError as error:
-            self.die(error)
-
-    def _accept_config(self) -> None:
-        node = self.node
-        assert node is not None
-        try:
-            config = self.markers.read_config(dict(self.settings.environ))
-        except (ConfigError, ReplicatorError) as error:
-            self.reports.failed(str(error))
-            self._consume_config()
-            return
-        if unrecorded(self.store, config):
-            self._adopting = True
-            self.spawn(self._adopt(config))
-            return
-        self.markers.clean_up(config)
-        self.saves.forget()
-        self.config = config
-        self._tier = self._tier_for(config)
-        known = self.store.load(config)
-        node.copies = {Key(c.checkpoint, c.shard): (c.content, c.world) for c in known}
-        self.accepted_at = time.time()
-        job = job_of(config, self.settings.platform.job_uid)
-        self.metrics.peers.set(len(job.peers))
-        self.apply(node.accept(job, secrets.token_hex(8), self.now()))
-        self._consume_config()
-        if config.ignored_keys:
-            self.reports.error(f"{CONFIG_FILE}: unknown keys: {', '.join(config.ignored_keys)}")
-        self.coordination.supervise()
-        self.spawn(self._begin(self._tier))
-        log.info("job accepted", extra={"job": job.name, "rank": job.rank, "world": job.world})
-
-    async def _begin(self, tier: Tier) -> None:
-        """Have the platform ready before the first backup needs it."""
-        try:
-            await tier.begin()
-        except BackupTierError as error:
-            log.warning("the platform is not ready", extra={"reason": str(error)})
-
-    def _consume_config(self) -> None:
-        self.watcher.forget(CONFIG_FILE)
-        self.markers.consume_config()
-
-    async def _adopt(self, config: ReplicatorConfig) -> None:
-        """Take over what the public reference left, then look at the configuration again."""
-        try:
-            await asyncio.to_thread(adopt, self.store, config)
-        finally:
-            self._adopting = False
-        self._something_appeared()
+            self.intake.scan()
 
     # ---- events for the core --------------------------------------------------------------------
 
@@ -315,7 +233,7 @@ class Agent:
             self.apply(node.seal_failed(checkpoint, sealed))
         else:
             self.apply(node.sealed(checkpoint, sealed, self.now()))
-        self.scan()
+        self.intake.scan()
 
     def _reject_save(self, effect: fx.RejectSave) -> None:
         if self.config is not None:
@@ -323,8 +241,8 @@ class Agent:
 
     def _get_copy(self, effect: fx.GetCopy) -> None:
         assert self.config is not None
-        assert self._tier is not None
-        self.copies.start(effect, self.config.job_name, self._tier)
+        assert self.tier is not None
+        self.copies.start(effect, self.config, self.tier)
 
     def _cancel_copies(self, effect: fx.CancelCopies) -> None:
         self.copies.cancel_all()
@@ -341,9 +259,10 @@ class Agent:
                 key = Key(effect.checkpoint, (self.config.node_rank, worker))  # type: ignore[arg-type]
                 stored.append(self.store.records[key].storage_name)
         self.markers.link(self.config, effect.checkpoint, stored)
+        self._observe_restore(ok=True)
         step = None if effect.checkpoint is None else effect.checkpoint.step
         log.info("restored", extra={"step": step})
-        self._something_appeared()  # saves that came before are seen now
+        self.intake.something_appeared()  # saves that came before are seen now
 
     def _delete(self, effect: fx.Delete) -> None:
         self._remove_later(self.store.delete(effect.keys))
@@ -366,10 +285,10 @@ class Agent:
         self.spawn(self._upload_part(effect))
 
     async def _upload_part(self, effect: fx.Upload) -> None:
-        assert self._tier is not None
+        assert self.tier is not None
         assert self.config is not None
         began = self.now()
-        problem = await self._tier.upload(self.store, effect)
+        problem = await self.tier.upload(self.store, effect)
         framework = self.config.framework.value
         took = self.now() - began
         self.metrics.observe("CheckpointBackup", framework, took, ok=not problem)
@@ -379,14 +298,17 @@ class Agent:
     def _error(self, effect: fx.WriteError) -> None:
         self.reports.error(effect.text)
 
+    def _observe_restore(self, *, ok: bool) -> None:
+        """A restore has ended, unless it began in an earlier life of this agent."""
+        began, self.restoring_since = self.restoring_since, None
+        if began is not None and self.config is not None:
+            framework = self.config.framework.value
+            self.metrics.observe("CheckpointRestore", framework, self.now() - began, ok=ok)
+
     def _failed(self, effect: fx.WriteFailed) -> None:
+        self._observe_restore(ok=False)
         self.reports.failed(effect.text)
         self.coordination.supervise()
-
-    @property
-    def tier(self) -> Tier | None:
-        """The backups of the current job."""
-        return self._tier
 
     # ---- status ---------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 import json
 import socket
 from dataclasses import dataclass
@@ -168,9 +169,8 @@ class Dialer:
 
     async def _reach(self, host: str, port: int) -> Connection:
         loop = asyncio.get_running_loop()
-        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, target = infos[0]
-        sock = socket.socket(family, kind, protocol)
+        family, target = await _resolve(host, port)
+        sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -199,6 +199,17 @@ class Dialer:
         await _send_plain(connection, {"proof": signed})
         to_server, to_client = session_signers(key, mine, theirs)
         return Channel(connection, to_server, to_client, job, role)
+
+
+async def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """Where a host is; an address is taken as it is, without the hop to a resolver's thread."""
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return infos[0][0], infos[0][4]
+    return (socket.AF_INET6 if version == 6 else socket.AF_INET), (host, port)
 
 
 async def accept(sock: socket.socket, secret: bytes, tls: PeerTls | None = None) -> Channel:

@@ -54,12 +54,21 @@ class Coordination:
 
     async def _publish(self, job: str) -> None:
         """Tell the platform where the coordinator is, and keep telling it."""
-        platform = self._agent.settings.platform
+        platform, config = self._agent.settings.platform, self._agent.config
+        framework = "" if config is None else config.framework.value
+        registered = False
         while True:
+            began = self._agent.now()
             try:
                 await platform.publish(job, self._agent.address, self._agent.accepted_at)
+                ok = True
             except ReplicatorError as error:
                 log.warning("cannot publish the coordinator", extra={"reason": str(error)})
+                ok = False
+            if not (registered and ok):  # renewals are not registrations
+                took = self._agent.now() - began
+                self._agent.metrics.observe("CoordinatorRegistration", framework, took, ok=ok)
+            registered = ok
             await asyncio.sleep(PUBLISH_PAUSE)
 
     async def stop(self) -> None:

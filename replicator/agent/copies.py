@@ -18,6 +18,7 @@ from replicator.core.effects import GetCopy
 from replicator.core.model import Content, Failure, Key, Origin, Source
 from replicator.errors import ReplicatorError
 from replicator.manifest import ShardManifest
+from replicator.protocol import ReplicatorConfig
 
 CONNECT_SECONDS = 10.0
 MAX_COPIES = 4
@@ -39,9 +40,9 @@ class Copies:
     _running: dict[asyncio.Task[None], Incoming | None] = field(default_factory=dict)
     _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_COPIES))
 
-    def start(self, effect: GetCopy, job: str, tier: Tier) -> None:
+    def start(self, effect: GetCopy, config: ReplicatorConfig, tier: Tier) -> None:
         """Begin a copy."""
-        task = asyncio.get_running_loop().create_task(self._run(effect, job, tier))
+        task = asyncio.get_running_loop().create_task(self._run(effect, config, tier))
         self._running[task] = None
         task.add_done_callback(self._ended)
 
@@ -58,13 +59,13 @@ class Copies:
                 incoming.cancel()
             task.cancel()
 
-    async def _run(self, effect: GetCopy, job: str, tier: Tier) -> None:
+    async def _run(self, effect: GetCopy, config: ReplicatorConfig, tier: Tier) -> None:
         me = asyncio.current_task()
         assert me is not None
         origin = effect.source.origin.value
         try:
             async with self._gate:
-                content = await self._make(me, effect, job, tier)
+                content = await self._make(me, effect, config, tier)
         except TransferError as error:
             self.metrics.copies.labels(origin, error.failure.value).inc()
             if me in self._running:
@@ -80,7 +81,9 @@ class Copies:
         if me in self._running:
             self.copied(effect.key, content, effect.world)
 
-    async def _make(self, me: asyncio.Task[None], effect: GetCopy, job: str, tier: Tier) -> Content:
+    async def _make(
+        self, me: asyncio.Task[None], effect: GetCopy, config: ReplicatorConfig, tier: Tier
+    ) -> Content:
         origin = effect.source.origin
         if origin is Origin.LOCAL:
             return await self._verify(effect)
@@ -94,7 +97,7 @@ class Copies:
         else:
             if await asyncio.to_thread(self._is_here, effect):
                 return effect.content
-            manifest, place = await self._from_peer(me, effect, job)
+            return await self._from_peer(me, effect, config)
         return await asyncio.to_thread(self._keep, effect, manifest, place)
 
     def _is_here(self, effect: GetCopy) -> bool:
@@ -120,11 +123,24 @@ class Copies:
         return effect.content
 
     async def _from_peer(
-        self, me: asyncio.Task[None], effect: GetCopy, job: str
+        self, me: asyncio.Task[None], effect: GetCopy, config: ReplicatorConfig
+    ) -> Content:
+        """A peer's shard to keep for it (replication), or this node's own (restore)."""
+        framework = config.framework.value
+        if effect.key.shard.rank == config.node_rank:
+            manifest, place = await self._pull(me, effect, config, "RestorePeerMount")
+            return await asyncio.to_thread(self._keep, effect, manifest, place)
+        with self.metrics.timed("CheckpointReplication", framework):
+            manifest, place = await self._pull(me, effect, config, "PeerMount")
+            return await asyncio.to_thread(self._keep, effect, manifest, place)
+
+    async def _pull(
+        self, me: asyncio.Task[None], effect: GetCopy, config: ReplicatorConfig, reaching: str
     ) -> tuple[ShardManifest, Path]:
-        channel = await self.dialer.connect(
-            effect.source.address, job=job, role="data", timeout=CONNECT_SECONDS
-        )
+        with self.metrics.timed(reaching, config.framework.value):
+            channel = await self.dialer.connect(
+                effect.source.address, job=config.job_name, role="data", timeout=CONNECT_SECONDS
+            )
         channel.connection.block()
         incoming = Incoming(channel)
         if me not in self._running:

@@ -9,13 +9,17 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
-_OPERATIONS = (
-    "CoordinatorRegistration",
-    "CheckpointRestore",
-    "CheckpointReplicationTotal",
-    "CheckpointReplication",
-    "CheckpointBackup",
-)
+_OPERATIONS = {
+    "MountGcsBucket": "the platform makes the job's backups reachable",
+    "CoordinatorRegistration": "the coordinator's address is published",
+    "RestorePeerMount": "a peer is reached to restore from it (nothing is mounted)",
+    "PeerMount": "a peer is reached to replicate from it (nothing is mounted)",
+    "CheckpointRestore": "from a new replicator.yaml to the restore link",
+    "CheckpointReplicationTotal": "from a save seen here to its last receipt anywhere",
+    "CheckpointReplication": "one copy of a peer's shard into this node",
+    "CheckpointBackup": "this node's part of a backup",
+}
+"""The reference's names for what an agent does, and what they time here."""
 
 
 class Metrics:
@@ -33,6 +37,12 @@ class Metrics:
         self.hashing = Histogram(
             "duration_hashing_dir",
             "Time to hash a saved checkpoint",
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.hashing_values = Histogram(
+            "duration_hashing_tensorstore",
+            "Time to hash a saved checkpoint's keys and values as well (Orbax, data parallelism)",
             buckets=_BUCKETS,
             registry=self.registry,
         )
@@ -74,13 +84,24 @@ class Metrics:
         self.operations.labels(operation, framework, code).observe(seconds)
 
     @contextmanager
-    def timed_hashing(self) -> Iterator[None]:
+    def timed(self, operation: str, framework: str) -> Iterator[None]:
+        """Time one of the reference's operations; it failed where it raises."""
+        began, ok = time.monotonic(), False
+        try:
+            yield
+            ok = True
+        finally:
+            self.observe(operation, framework, time.monotonic() - began, ok=ok)
+
+    @contextmanager
+    def timed_hashing(self, *, values: bool) -> Iterator[None]:
         """Time the hashing of a save."""
         began = time.monotonic()
         try:
             yield
         finally:
-            self.hashing.observe(time.monotonic() - began)
+            histogram = self.hashing_values if values else self.hashing
+            histogram.observe(time.monotonic() - began)
 
     def render(self) -> bytes:
         """The text that a scrape gets."""

@@ -11,7 +11,7 @@ from replicator.agent.store import LocalStore
 from replicator.agent.watcher import Watcher
 from replicator.core.model import CheckpointId, Content
 from replicator.errors import ReplicatorError
-from replicator.protocol import ReplicatorConfig
+from replicator.protocol import Framework, ReplicatorConfig
 
 SEAL_ATTEMPTS = 3
 """Times that a save is tried before it is put aside."""
@@ -48,7 +48,9 @@ class Saves:
     ) -> tuple[Content, ...] | str:
         """Take one; returns its contents, or why it could not be taken."""
         try:
-            with self.metrics.timed_hashing():
+            by_value = config.assume_data_parallelism is not None
+            orbax = config.framework is Framework.ORBAX
+            with self.metrics.timed_hashing(values=orbax and by_value):
                 contents = await asyncio.to_thread(self.store.seal, config, checkpoint)
         except (ReplicatorError, OSError) as error:
             return self._failed(config, checkpoint.step, error)

@@ -339,7 +339,7 @@ class LocalStore:
 
     def _to_trash(self, path: Path) -> Path:
         trash = self.scratch()
-        if path.exists():
+        if path.exists() or path.is_symlink():
             path.rename(trash)
         return trash
 

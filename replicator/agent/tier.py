@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from replicator.agent.files import remove
+from replicator.agent.metrics import Metrics
 from replicator.agent.space import NoSpaceError
 from replicator.agent.store import LocalStore
 from replicator.agent.transfer import TransferError
@@ -36,11 +37,13 @@ class Tier:
         storage: ObjectStorage | None,
         config: ReplicatorConfig,
         platform: Platform,
+        metrics: Metrics,
         *,
         own_folder: bool = False,
     ) -> None:
         self._config = config
         self._platform = platform
+        self._metrics = metrics
         self._begun = False
         self._beginning = asyncio.Lock()
         self._backups = None
@@ -58,7 +61,8 @@ class Tier:
             if self._begun:
                 return
             try:
-                await self._platform.begin(self._config.job_name)
+                with self._metrics.timed("MountGcsBucket", ""):
+                    await self._platform.begin(self._config.job_name)
             except PlatformError as error:
                 raise StorageError(str(error)) from error
             self._begun = True

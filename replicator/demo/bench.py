@@ -2,10 +2,11 @@
 
 Every number is a median over the rounds. "socket copy" moves the same bytes over as many loopback
 connections at once (sendfile, recv_into, write to memory), "hashed" hashes them with BLAKE3 on
-arrival as well; neither has a protocol, receipts or an agreement, and processes and connections are
-there before the clock starts. "file copy" is shutil.copyfile of the same files, as many at once.
-Pages are warmed before anything is timed: the first touch of fresh memory costs several times as
-much as its reuse on virtual machines.
+arrival as well, as a restore must, and "verified" at both ends, as the replication of a new save
+must; none has a protocol, receipts or an agreement, and processes and connections are there before
+the clock starts. "file copy" is shutil.copyfile of the same files, as many at once, to
+where backups go. Pages are warmed before anything is timed: the first touch of fresh memory costs
+several times as much as its reuse on virtual machines.
 """
 
 from __future__ import annotations
@@ -36,11 +37,14 @@ CHUNK = 4 * 1024 * 1024
 FILES = 4
 
 
-def _socket_copy(barrier: Barrier, source: Path, target: Path, *, hashing: bool) -> None:
+def _socket_copy(
+    barrier: Barrier, source: Path, target: Path, *, hashing: bool = False, verifying: bool = False
+) -> None:
     """One connection: all files of a directory, from one process to another."""
     files = sorted(source.iterdir())
     listener = socket.create_server(("127.0.0.1", 0))
-    child = multiprocessing.Process(target=_send, args=(listener.getsockname()[1], files))
+    arguments = (listener.getsockname()[1], files, verifying)
+    child = multiprocessing.Process(target=_send, args=arguments)
     child.start()
     connection, _ = listener.accept()
     target.mkdir()
@@ -56,19 +60,27 @@ def _socket_copy(barrier: Barrier, source: Path, target: Path, *, hashing: bool)
                     hasher.update(buffer[:count])
                 out.write(buffer[:count])
                 left -= count
-        hasher.digest()
+        if verifying and connection.recv(32, socket.MSG_WAITALL) != hasher.digest():
+            raise OSError(f"{file.name} arrived damaged")
     barrier.wait()
     connection.close()
     listener.close()
     child.join()
 
 
-def _send(port: int, files: list[Path]) -> None:
+def _send(port: int, files: list[Path], verifying: bool) -> None:
+    buffer = memoryview(bytearray(CHUNK))
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.recv(1)
         for file in files:
-            with file.open("rb") as source:
+            with file.open("rb", buffering=0) as source:
+                hasher = blake3()
+                while verifying and (count := source.readinto(buffer)):
+                    hasher.update(buffer[:count])
+                source.seek(0)
                 connection.sendfile(source)
+                if verifying:
+                    connection.sendall(hasher.digest())
 
 
 def _file_copy(barrier: Barrier, source: Path, target: Path) -> None:
@@ -80,24 +92,41 @@ def _file_copy(barrier: Barrier, source: Path, target: Path) -> None:
     barrier.wait()
 
 
+def _hash_only(barrier: Barrier, source: Path, target: Path) -> None:
+    """What a node that lost nothing does in a restore."""
+    target.mkdir()
+    buffer = memoryview(bytearray(CHUNK))
+    barrier.wait()
+    for path in sorted(source.iterdir()):
+        hasher = blake3()
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(buffer):
+                hasher.update(buffer[:count])
+    barrier.wait()
+
+
 PLAIN: dict[str, Callable[[Barrier, Path, Path], None]] = {
     "socket": partial(_socket_copy, hashing=False),
     "hashed": partial(_socket_copy, hashing=True),
+    "verified": partial(_socket_copy, hashing=True, verifying=True),
     "file": _file_copy,
 }
 
 
 def timed_copies(
-    copy: Callable[[Barrier, Path, Path], None], sources: list[Path], root: Path, rounds: int
+    copies: list[Callable[[Barrier, Path, Path], None]],
+    sources: list[Path],
+    root: Path,
+    rounds: int,
 ) -> float:
-    """Median seconds in which all sources were copied at once."""
+    """Median seconds in which all sources were copied at once, each in its way."""
     took = []
     for number in range(rounds + 1):
         targets = [root / f"copy{index}" for index in range(len(sources))]
         barrier = multiprocessing.Barrier(len(sources) + 1)
         workers = [
             multiprocessing.Process(target=copy, args=(barrier, source, target))
-            for source, target in zip(sources, targets, strict=True)
+            for copy, source, target in zip(copies, sources, targets, strict=True)
         ]
         for worker in workers:
             worker.start()
@@ -131,8 +160,12 @@ def measure(nodes: int, size: int, effort: Effort, root: Path) -> dict[str, floa
             prepare_save(node.local, node.index, 0, size, FILES)
             sources.append((node.local / "0.tmp").rename(root / f"source{node.index}"))
         for name, copy in PLAIN.items():
-            row[name] = timed_copies(copy, sources, root, effort.rounds)
-        row["hashed one"] = timed_copies(PLAIN["hashed"], sources[:1], root, effort.rounds)
+            place = effort.backup_dir if name == "file" and effort.backup_dir else root
+            row[name] = timed_copies([copy] * nodes, sources, place, effort.rounds)
+        one = [PLAIN["hashed"]]
+        row["one"] = timed_copies(one, sources[:1], root, effort.rounds)
+        others = [_hash_only] * (nodes - 1)
+        row["one of all"] = timed_copies([*one, *others], sources, root, effort.rounds)
         for source in sources:
             shutil.rmtree(source)
         if effort.backup_dir is not None:
@@ -153,6 +186,8 @@ def _measure_agents(cluster: DemoCluster, size: int, effort: Effort, row: dict[s
     for step in range(1, effort.warm_up + effort.rounds + 1):
         for node in cluster.nodes:
             prepare_save(node.local, node.index, step, size, FILES)
+        if not effort.warm_up:
+            _warm_pages(cluster.root, cluster.size * size)
         began = time.perf_counter()
         for node in cluster.nodes:
             finish_save(node.local, step)
@@ -169,6 +204,15 @@ def _measure_agents(cluster: DemoCluster, size: int, effort: Effort, row: dict[s
     row["backup"] = statistics.median(backup)
     row["restore one"] = _restores(cluster, [cluster.size - 1], effort.rounds)
     row["restore all"] = _restores(cluster, list(range(cluster.size)), max(effort.rounds // 2, 1))
+
+
+def _warm_pages(root: Path, size: int) -> None:
+    """Touch as much memory as the copies will take, and give it back: steps before did not."""
+    filler, block = root / "filler", bytes(CHUNK)
+    with filler.open("wb", buffering=0) as file:
+        for _ in range(size // CHUNK):
+            file.write(block)
+    filler.unlink()
 
 
 def _seals(path: Path) -> int:
@@ -225,13 +269,15 @@ COLUMNS = (
     "nodes x size",
     "socket copy s",
     "hashed s",
+    "verified s",
     "file copy s",
     "replicate s",
-    "ratio to hashed",
+    "ratio to verified",
     "backup s",
     "ratio to file",
     "restore one s",
-    "ratio to hashed",
+    "ratio to one hashed copy",
+    "the same while the others hash",
     "restore all from backup s",
     "ratio to file",
 )
@@ -243,13 +289,15 @@ def show(nodes: int, size: int, row: dict[str, float]) -> None:
         f"{nodes} x {size // 2**20} MiB",
         f"{row['socket']:.3f}",
         f"{row['hashed']:.3f}",
+        f"{row['verified']:.3f}",
         f"{row['file']:.3f}",
         f"{row['replicate']:.3f}",
-        f"{row['hashed'] / row['replicate']:.2f}",
+        f"{row['verified'] / row['replicate']:.2f}",
         f"{row['backup']:.3f}",
         f"{row['file'] / row['backup']:.2f}",
         f"{row['restore one']:.3f}",
-        f"{row['hashed one'] / row['restore one']:.2f}",
+        f"{row['one'] / row['restore one']:.2f}",
+        f"{row['one of all'] / row['restore one']:.2f}",
         f"{row['restore all']:.3f}",
         f"{row['file'] / row['restore all']:.2f}",
     )

@@ -13,6 +13,7 @@ from schemas.inventory.base import (
     InventoryModel,
     KeyRef,
     Name,
+    ObjectName,
     Quantity,
     RamDiskSize,
     fault,
@@ -42,6 +43,17 @@ def _node_path(value: str) -> str:
 Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
+class AgentTls(InventoryModel):
+    """Mutual TLS between the agents, on top of their key."""
+
+    secret: ObjectName
+    """A Secret in the agents' namespace with ``tls.crt``, ``tls.key`` and ``ca.crt``, as written by
+    cert-manager. All agents of the configuration mount it."""
+    dns_name: ObjectName
+    """The DNS name that the certificate carries; agents want it in their peers' certificates, since
+    nobody knows pods' addresses beforehand."""
+
+
 class Agent(InventoryModel):
     """The replicator's agent: a DaemonSet that shares each node's RAM disk with the training
     pods."""
@@ -54,6 +66,8 @@ class Agent(InventoryModel):
     credentials_secret: KeyRef | None = None
     """A Secret's key that holds the bucket's credentials as JSON; without it the agents' service
     account is used (workload identity)."""
+    tls: AgentTls | None = None
+    """Mutual TLS between the agents; without it what moves between them is not encrypted."""
     namespace: Name = "checkpoint-replicator"
     """The namespace that the agents run in."""
     user: int = Field(default=65532, ge=0, le=LARGEST_USER)

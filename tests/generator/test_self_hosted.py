@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,6 +232,27 @@ def test_the_key_is_named_and_never_written(fleet: Fleet) -> None:
         "items": [{"key": "shared", "path": "shared"}],
     }
     assert agent_pod(fleet)["securityContext"]["fsGroup"] == 65532
+
+
+def test_agents_may_have_mutual_tls_on_top_of_their_key(fleet: Fleet) -> None:
+    compiled(fleet, TPU, "        tls: {secret: replicator-tls, dnsName: replicator.internal}\n")
+    pod = agent_pod(fleet)
+    (container,) = pod["containers"]
+    parsed = replicator_parser().parse_args(container["args"])
+    (mount,) = [m for m in container["volumeMounts"] if m["name"] == "tls"]
+    folder = mount["mountPath"]
+    assert mount["readOnly"] is True
+    assert parsed.tls_cert == Path(folder, "tls.crt")
+    assert parsed.tls_key == Path(folder, "tls.key")
+    assert parsed.tls_ca == Path(folder, "ca.crt")
+    assert parsed.tls_name == "replicator.internal"
+    assert parsed.key_file is not None
+    (volume,) = [v for v in pod["volumes"] if v["name"] == "tls"]
+    assert volume["secret"] == {
+        "secretName": "replicator-tls",
+        "defaultMode": 0o440,  # the agent refuses a key that everybody may read
+        "items": [{"key": k, "path": k} for k in ("tls.crt", "tls.key", "ca.crt")],
+    }
 
 
 def test_a_bucket_may_have_credentials_of_its_own(fleet: Fleet) -> None:

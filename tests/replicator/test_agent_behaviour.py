@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import os
+import re
 import subprocess
 import time
 import urllib.request
@@ -211,8 +212,10 @@ def test_metrics_health_and_status_are_served(tmp_path):
         async with Lab(tmp_path) as lab:
             lab.options[0] = {"http_port": 0}
             await lab.start()
-            await lab.restored()
+            await lab.restored(backup_interval_steps=1, backup_interval_minutes=None)
             await lab.replicate(1)
+            seals = lambda: list(lab.backup_dir.glob("*/*/backup.seal"))  # noqa: E731
+            await lab.until(seals, "the backup")
             agent = lab.agents[0]
             assert agent is not None
 
@@ -223,9 +226,44 @@ def test_metrics_health_and_status_are_served(tmp_path):
 
             metrics = await asyncio.to_thread(get, "/metrics")
             assert "stowplan_replicator_replicated_step 1.0" in metrics
-            assert 'method_name="CheckpointReplicationTotal"' in metrics
+            expected = {
+                *("MountGcsBucket", "CoordinatorRegistration", "CheckpointRestore", "PeerMount"),
+                *("CheckpointReplicationTotal", "CheckpointReplication", "CheckpointBackup"),
+            }
+            assert operations(metrics) == dict.fromkeys(expected, "OK")
+            assert "duration_hashing_dir_count 1.0" in metrics
             assert await asyncio.to_thread(get, "/healthz") == "ok\n"
             assert '"phase": "running"' in await asyncio.to_thread(get, "/status")
+
+    go(scenario())
+
+
+def operations(metrics: str) -> dict[str, str]:
+    """The reference's operations that were timed at least once, and how they ended."""
+    count = r'node_operations_seconds_count\{.*code="(\w+)".*method_name="(\w+)"\} [1-9]'
+    return {method: code for code, method in re.findall(count, metrics)}
+
+
+def test_the_restore_from_a_peer_and_a_failed_restore_are_timed_too(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(1)
+            await lab.wipe(1)
+            await lab.start(1)
+            assert await lab.restored() == 1
+            agent = lab.agents[1]
+            assert agent is not None
+            seen = operations(agent.metrics.render().decode())
+            assert seen["RestorePeerMount"] == seen["CheckpointRestore"] == "OK"
+            lab.size = 1
+            lab.begin()
+            await lab.until(lambda: lab.failed(0), "the refusal: another number of nodes")
+            other = lab.agents[0]
+            assert other is not None
+            assert operations(other.metrics.render().decode())["CheckpointRestore"] == "UNKNOWN"
+            lab.size = 2
 
     go(scenario())
 

@@ -76,6 +76,32 @@ def test_pods_whose_addresses_nobody_knows_share_one_name(tmp_path, authority):
     go(scenario())
 
 
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 loopback here")
+@pytest.mark.parametrize("tls", [False, True])
+def test_agents_talk_over_ipv6(tmp_path, authority, tls):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            for index in range(2):
+                lab.options[index] = {"host": "::1", "advertise": ""}
+                if tls:
+                    lab.options[index]["tls"] = authority.tls(f"agent{index}", "[::1]")
+            await lab.start()
+            lab.write_peers([agent.address for agent in lab.agents])
+            assert await lab.restored() is None
+            await lab.replicate(1)
+            assert await lab.restored() == 1
+
+    go(scenario())
+
+
 def test_what_moves_between_agents_cannot_be_read(tmp_path, authority):
     """The gates see every byte between the agents."""
     seen = bytearray()

@@ -1,0 +1,117 @@
+"""What appears in the volume: finished saves, and a new `replicator.yaml` that starts a job."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+from replicator.agent.adoption import adopt, unrecorded
+from replicator.agent.markers import job_of
+from replicator.agent.tier import Tier
+from replicator.core.model import Key
+from replicator.errors import ConfigError, ReplicatorError
+from replicator.protocol import CONFIG_FILE, ReplicatorConfig
+from replicator.storage import BackupTierError
+
+if TYPE_CHECKING:
+    from replicator.agent.agent import Agent
+
+log = logging.getLogger("replicator.agent")
+
+
+class Intake:
+    """Looks at the volume of one agent, and takes what is there."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._wanted = False
+        self._adopting = False
+
+    def something_appeared(self) -> None:
+        """Scan soon; however often this is called meanwhile, once."""
+        if not self._wanted:
+            self._wanted = True
+            asyncio.get_running_loop().call_soon(self._scan_once)
+
+    def _scan_once(self) -> None:
+        self._wanted = False
+        self.scan()
+
+    def scan(self) -> None:
+        """Take finished saves, then a new configuration."""
+        agent = self._agent
+        node, config = agent.node, agent.config
+        if node is None:
+            return
+        try:
+            if config is not None and node.state.linked is not None:
+                for step in agent.saves.due(config):
+                    agent.apply(node.saved(step, agent.now()))
+            if node.sealing is None and not self._adopting and agent.watcher.config_ready():
+                self._accept()
+        except OSError as error:
+            agent.die(error)
+
+    def _accept(self) -> None:
+        agent = self._agent
+        node = agent.node
+        assert node is not None
+        try:
+            config = agent.markers.read_config(dict(agent.settings.environ))
+        except (ConfigError, ReplicatorError) as error:
+            agent.reports.failed(str(error))
+            self._consume()
+            return
+        if unrecorded(agent.store, config):
+            self._adopting = True
+            agent.spawn(self._adopt(config))
+            return
+        agent.markers.clean_up(config)
+        agent.saves.forget()
+        agent.config = config
+        agent.tier = self.tier_for(config)
+        known = agent.store.load(config)
+        node.copies = {Key(c.checkpoint, c.shard): (c.content, c.world) for c in known}
+        agent.accepted_at = time.time()
+        agent.restoring_since = agent.now()
+        job = job_of(config, agent.settings.platform.job_uid)
+        agent.metrics.peers.set(len(job.peers))
+        agent.apply(node.accept(job, secrets.token_hex(8), agent.now()))
+        self._consume()
+        if config.ignored_keys:
+            agent.reports.error(f"{CONFIG_FILE}: unknown keys: {', '.join(config.ignored_keys)}")
+        agent.coordination.supervise()
+        agent.spawn(self._begin(agent.tier))
+        log.info("job accepted", extra={"job": job.name, "rank": job.rank, "world": job.world})
+
+    async def _begin(self, tier: Tier) -> None:
+        """Have the platform ready before the first backup needs it."""
+        try:
+            await tier.begin()
+        except BackupTierError as error:
+            log.warning("the platform is not ready", extra={"reason": str(error)})
+
+    def _consume(self) -> None:
+        agent = self._agent
+        agent.watcher.forget(CONFIG_FILE)
+        agent.markers.consume_config()
+
+    async def _adopt(self, config: ReplicatorConfig) -> None:
+        """Take over what the public reference left, then look at the configuration again."""
+        agent = self._agent
+        try:
+            await asyncio.to_thread(adopt, agent.store, config)
+        finally:
+            self._adopting = False
+        self.something_appeared()
+
+    def tier_for(self, config: ReplicatorConfig) -> Tier:
+        """The backups of a job."""
+        settings = self._agent.settings
+        own_folder = settings.storage_is_of_job
+        return Tier(
+            settings.storage, config, settings.platform, self._agent.metrics, own_folder=own_folder
+        )
