@@ -258,33 +258,41 @@ def quota_in_whole_nodes(world: World) -> Iterator[Pair]:
     """An accelerator's nominal quota is whole nodes, and whole slices where nobody borrows.
 
     A pod has all chips of its node and a job all nodes of its slices: what is left over of either
-    is never used.
+    is never used. The queues of a cohort lend each other what is left, so their sum counts.
     """
-    for queue in world.all("ClusterQueue"):
-        for path, name, resource, quota in flavor_quotas(queue):
-            flavor = world.find("ResourceFlavor", name)
-            nominal = amount(quota.get("nominalQuota"))
-            sizes = _chips(world, flavor, resource) if flavor and nominal else None
-            if sizes is None or nominal is None:
-                continue
-            node, slice_ = sizes
-            if nominal % node:
-                unit, size, severity = "node", node, Severity.WARNING
-            elif nominal % slice_ and not cohort_name(queue):
-                unit, size, severity = "slice", slice_, Severity.NOTE
-            else:
-                continue
-            yield (
-                queue,
-                Finding(
-                    "REF031",
-                    severity,
-                    f"nominalQuota {shown(nominal, resource)} of {resource} is no multiple of the "
-                    f"{size:f} of a {unit} of {name}: {nominal % size:f} are never used",
-                    f"write {nominal - nominal % size:f} or {nominal - nominal % size + size:f}",
-                    path=(*path, "nominalQuota"),
-                ),
-            )
+    together: dict[tuple[str, str, str], Decimal] = defaultdict(Decimal)
+    odd: list[tuple[Subject, Path, str, str, Decimal]] = []
+    for kind in ("ClusterQueue", "Cohort"):
+        for queue in world.all(kind):
+            for path, flavor, resource, quota in flavor_quotas(queue):
+                nominal = amount(quota.get("nominalQuota")) or Decimal()
+                together[world.root_cohort(queue), flavor, resource] += nominal
+                odd.append((queue, (*path, "nominalQuota"), flavor, resource, nominal))
+    for queue, path, name, resource, nominal in odd:
+        found = world.find("ResourceFlavor", name)
+        sizes = _chips(world, found, resource) if found else None
+        if sizes is None:
+            continue
+        root = world.root_cohort(queue)
+        total = together[root, name, resource] if root else nominal
+        for unit, size, severity in (
+            ("node", sizes[0], Severity.WARNING),
+            ("slice", sizes[1], Severity.NOTE),
+        ):
+            if nominal % size and total % size:
+                kept = nominal - nominal % size
+                yield (
+                    queue,
+                    Finding(
+                        "REF031",
+                        severity,
+                        f"nominalQuota {shown(nominal, resource)} of {resource} is no multiple of "
+                        f"the {size:f} of a {unit} of {name}: {total % size:f} are never used",
+                        f"write {kept:f} or {kept + size:f}",
+                        path=path,
+                    ),
+                )
+                break
 
 
 def _chips(world: World, flavor: Subject, resource: str) -> tuple[Decimal, Decimal] | None:

@@ -36,7 +36,7 @@ def priorities_reach_across_queues(world: World) -> Iterator[Pair]:
         if queue is None or value is None or not cohort_name(queue):
             continue
         highest[queue.name] = max(value, highest.get(queue.name, value))
-        root = _root_cohort(world, queue)
+        root = world.root_cohort(queue)
         needs = totals(sets)
         for resource, wanted in needs.items():
             wants[queue.name, resource] += wanted
@@ -53,7 +53,7 @@ def priorities_reach_across_queues(world: World) -> Iterator[Pair]:
                 for resource, own in _by_resource(queue).items()
                 if wants[name, resource] > own
             }
-            yield from _out_of_reach(queue, value, short, _root_cohort(world, queue), safe)
+            yield from _out_of_reach(queue, value, short, world.root_cohort(queue), safe)
 
 
 def _out_of_reach(
@@ -109,19 +109,6 @@ def _by_resource(queue: Subject) -> dict[str, Decimal]:
     for _, resource, nominal in _nominal(queue):
         total[resource] += nominal
     return total
-
-
-def _root_cohort(world: World, queue: Subject) -> str:
-    """The cohort at the top of the tree that a queue stands in."""
-    name, seen = cohort_name(queue), set[str]()
-    while name not in seen:
-        seen.add(name)
-        cohort = world.find("Cohort", name)
-        parent = (cohort.spec.get("parentName") or cohort.spec.get("parent")) if cohort else None
-        if not isinstance(parent, str):
-            break
-        name = parent
-    return name
 
 
 def fair_sharing_comes_first(world: World) -> Iterator[Pair]:

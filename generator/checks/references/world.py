@@ -215,6 +215,19 @@ class World:
         local = self.find("LocalQueue", str(name), _namespace(workload))
         return self.find("ClusterQueue", str(local.spec.get("clusterQueue"))) if local else None
 
+    def root_cohort(self, queue: Subject) -> str:
+        """The cohort at the top of the tree that a queue or cohort stands in, empty for none."""
+        name = queue.name if queue.kind == "Cohort" else cohort_name(queue)
+        seen = set[str]()
+        while name not in seen:
+            seen.add(name)
+            cohort = self.find("Cohort", name)
+            parent = cohort.spec.get("parentName") or cohort.spec.get("parent") if cohort else None
+            if not isinstance(parent, str):
+                break
+            name = parent
+        return name
+
     def missing(
         self,
         rule: str,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from generator.checks.references.fit import quota_in_whole_nodes
 from generator.checks.references.preemption import priorities_reach_across_queues
 from generator.checks.references.world import World
 from generator.checks.subject import Subject
@@ -99,3 +100,30 @@ def test_another_flavor_is_no_common_quota(cluster):
     [group] = cluster.of("ClusterQueue", "batch")["spec"]["resourceGroups"]
     group["flavors"][0]["name"] = "v5p"
     assert cluster.notes() == []
+
+
+class Quotas(Cluster):
+    """The same cluster, asked what of its quotas nobody can use."""
+
+    def notes(self):
+        facts = self.of("Cluster", "dev")
+        world = World.of([Subject(body) for body in self.bodies], facts, True)
+        return [(s.name, f.severity.value, f.fix) for s, f in quota_in_whole_nodes(world)]
+
+
+def test_what_a_queue_has_left_another_of_its_cohort_may_borrow():
+    cluster = Quotas()
+    cluster.tpu("research", 30)
+    assert cluster.notes() == [("research", "warning", "write 28 or 32")]
+    cluster.tpu("batch", 34)
+    assert cluster.notes() == []
+
+
+def test_a_queue_alone_uses_whole_slices():
+    cluster = Quotas()
+    for name in ("research", "batch"):
+        del cluster.of("ClusterQueue", name)["spec"]["cohortName"]
+    cluster.tpu("research", 40)
+    assert cluster.notes() == [("research", "note", "write 32 or 48")]
+    cluster.tpu("research", 41)
+    assert cluster.notes() == [("research", "warning", "write 40 or 44")]
