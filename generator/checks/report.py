@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from generator.checks.origin import origin
 from generator.checks.policy import PolicyEngine
 from generator.checks.reading import Group, read_file
 from generator.checks.references.world import Pair
@@ -91,9 +92,11 @@ class Locator:
 
 
 def locate_finding(subject: Subject, finding: Finding, locator: Locator) -> Finding:
-    """Give a finding the line of the manifest that it is about."""
+    """Give a finding the line of the manifest that it is about, and the inventory's behind it."""
     if finding.manifest is not None:
         return finding
+    if finding.inventory is None:
+        finding = replace(finding, inventory=origin(subject))
     if subject.document is not None:
         place = locator.place(subject.document, (*subject.base, *finding.path))
         return replace(finding, manifest=place)

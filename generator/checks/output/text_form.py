@@ -23,29 +23,33 @@ def _lines(finding: Finding, color: bool) -> Iterator[str]:
     message = printable(finding.message)
     yield f"  {where + ' ' if where else ''}{head} {finding.rule}{subject} {message}\n"
     if finding.inventory:
-        yield f"      written at {finding.inventory}\n"
+        yield f"      made from {finding.inventory}\n"
     for place_text in finding.via:
         yield f"      via {place_text}\n"
     if finding.fix:
         yield f"      fix: {printable(finding.fix)}\n"
 
 
+def _line(finding: Finding) -> tuple[int, int]:
+    place = finding.manifest or finding.inventory
+    return ((place.line or 0, place.column or 0)) if place else (0, 0)
+
+
 def render(report: Report, context: Context) -> Iterator[str]:
     """Yield the report as text."""
-    current: tuple[str, str] | None = None
+    files: dict[tuple[str, str], list[Finding]] = {}
     for finding in report.findings:
         place = finding.manifest or finding.inventory
-        group = (finding.cluster, place.file if place else "")
-        if group != current:
-            title = " · ".join(part for part in (group[1], group[0]) if part) or "the whole tree"
-            title = printable(title)
-            yield ("" if current is None else "\n") + _paint(title, "1", context.color) + "\n"
-            current = group
-        yield from _lines(finding, context.color)
+        files.setdefault((finding.cluster, place.file if place else ""), []).append(finding)
+    for number, ((cluster, file), findings) in enumerate(sorted(files.items())):
+        title = " · ".join(part for part in (file, cluster) if part) or "the whole tree"
+        yield ("\n" if number else "") + _paint(printable(title), "1", context.color) + "\n"
+        for finding in sorted(findings, key=_line):
+            yield from _lines(finding, context.color)
     if report.waived:
-        yield "\nwaived\n" if current else "waived\n"
+        yield "\nwaived\n" if files else "waived\n"
         for item in report.waived:
             waiver = item.waiver
             text = f"{item.finding.resource}: {waiver.reason} ({waiver.owner}, "
             yield f"  {item.finding.rule} {printable(text)}until {waiver.expires})\n"
-    yield ("\n" if current or report.waived else "") + summary(report) + "\n"
+    yield ("\n" if files or report.waived else "") + summary(report) + "\n"
