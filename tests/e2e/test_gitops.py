@@ -306,6 +306,34 @@ def test_what_the_api_refuses_is_named_and_the_next_commit_mends_it(fleet: ArgoF
     ]
 
 
+def test_an_edit_of_a_running_job_is_refused_and_the_other_layers_stay_in_order(
+    fleet: ArgoFleet,
+) -> None:
+    repository = fleet.repository
+    run = repository.run_of(HIGH_WORKLOAD)
+    path = repository.compiled / f"workloads/jobset-default.{run}.yaml"
+    good = path.read_text()
+    path.write_text(good.replace("maxRestarts: 10", "maxRestarts: 99"))
+    proposed = repository.propose("By hand", by_hand=True)
+    assert proposed == [Change("change", "JobSet", run, "blocked", nodes=PODS)]
+    before = fleet.snapshot(), fleet.generations()
+    fleet.merge()
+    fleet.wait(lambda: fleet.refused() == foretold(proposed).refused, 60, "the refusal")
+    assert "immutable" in fleet.said("workloads")
+    for layer in ("queueing", "checkpointing"):
+        assert fleet.state(layer) == ("Synced", "Healthy")
+    assert (fleet.snapshot(), fleet.generations()) == before
+    path.write_text(good)
+    repository.propose("Take it back", by_hand=True)
+    fleet.merge()
+    fleet.wait(
+        lambda: fleet.states() == IN_ORDER and fleet.operation("workloads")[0] != "Running",
+        60,
+        "order again",
+    )
+    assert (fleet.snapshot(), fleet.generations()) == before
+
+
 def test_a_queue_in_use_goes_when_its_last_job_does(fleet: ArgoFleet) -> None:
     repository, client = fleet.repository, fleet.cluster.client
     old, third = map(repository.run_of, (LOW_WORKLOAD, THIRD_WORKLOAD))
