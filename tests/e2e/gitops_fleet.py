@@ -27,6 +27,8 @@ CONFIG = "checkpointing.gke.io/v1"
 APPROVAL = "argocd.argoproj.io/deletion-approved"
 #: How a server-side comparison names the object that the API server refuses.
 _REFUSED = re.compile(r"in dryrun mode for resource (\w+/[\w.-]+)")
+#: A run as the numbers beside a change name it.
+_RUN = re.compile(r"\bdefault/([\w-]+)")
 #: What the diff says of files that no cluster reads.
 _NOT_SYNCED = ("Cluster", "File")
 _STOWPLAN = (
@@ -43,6 +45,7 @@ class Change:
     Attributes:
         previous: its name before, where it is replaced.
         nodes: how many nodes it touches, None where the diff names no number.
+        endangers: runs whose pods it may evict.
     """
 
     verb: str
@@ -51,6 +54,7 @@ class Change:
     impact: str
     previous: str = ""
     nodes: int | None = None
+    endangers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,6 +222,12 @@ def _change(entry: dict[str, Any]) -> Change:
         entry["impact"],
         previous,
         entry.get("nodes"),
+        tuple(
+            run
+            for line in entry["derived"]
+            if line["name"] == "may-evict"
+            for run in _RUN.findall(line["text"])
+        ),
     )
 
 
@@ -261,6 +271,13 @@ class Fleet:
         return all(
             len(found.get(self.repository.run_of(workload), ())) == pods for workload in workloads
         )
+
+    def hold_pods(self, run: str, finalizers: list[str]) -> None:
+        """Let a run's pods end slowly, as real ones do: they stay on their nodes until released."""
+        client = self.cluster.client
+        for pod in client.items("v1", "Pod", "default", f"{JOBSET_LABEL}={run}"):
+            patch = {"metadata": {"finalizers": finalizers}}
+            client.merge("v1", "Pod", pod["metadata"]["name"], patch, "default")
 
     def jobset(self, name: str) -> Manifest:
         return self.cluster.client.get(JOBSET, "JobSet", name, "default")

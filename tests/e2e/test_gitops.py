@@ -66,7 +66,8 @@ TO_SPARE_QUEUE = (
     f"    {LOW_WORKLOAD}:\n",
     f"    {LOW_WORKLOAD}:\n      queue: spare\n",
 )
-WORKLOADS = (HIGH_WORKLOAD, LOW_WORKLOAD, THIRD_WORKLOAD)
+#: Keeps a pod on its node until it is taken away.
+SLOW = "e2e/slow-to-end"
 NODES = 2 * PODS + SLICE_PODS
 NOTHING = Effect()
 
@@ -136,7 +137,10 @@ def moment(stamp: str) -> datetime:
 def test_everything_stays_synced_and_healthy_with_a_job_that_queues(fleet: ArgoFleet) -> None:
     third = fleet.repository.run_of(THIRD_WORKLOAD)
     assert fleet.jobset(third)["spec"]["suspend"] is True
-    assert fleet.health("workloads", third) == ("Healthy", "queued by Kueue")
+    assert fleet.health("workloads", third) == (
+        "Healthy",
+        "queued: waits for Kueue to admit it",
+    )
     before = fleet.generations(), fleet.syncs(), fleet.snapshot()
     for _ in range(REFRESHES):
         fleet.refresh()
@@ -213,25 +217,38 @@ def test_a_bump_of_the_driver_epoch_can_be_taken_back_and_then_empties_the_ram_d
 def test_a_change_of_a_job_is_a_new_run_that_begins_when_the_old_one_may_go(
     fleet: ArgoFleet,
 ) -> None:
-    old = fleet.repository.run_of(LOW_WORKLOAD)
+    """Kueue and Argo CD do not wait for the old run's pods to end, so those of a lower job may go."""
+    old, third = map(fleet.repository.run_of, (LOW_WORKLOAD, THIRD_WORKLOAD))
     fleet.repository.edit(fleet.repository.target, "steps=30000", "steps=40000")
     proposed = fleet.repository.propose("Train longer")
     new = fleet.repository.run_of(LOW_WORKLOAD)
-    assert proposed == [Change("replace", "JobSet", new, "restart", old, PODS)]
+    assert proposed == [Change("replace", "JobSet", new, "restart", old, PODS, (third,))]
     before = fleet.snapshot()
     fleet.merge()
     asks_before_pruning(fleet, "workloads", fleet.jobset(old), before)
+    fleet.hold_pods(old, [SLOW])
     fleet.approve("workloads")
+    evicted = Effect(stopped=frozenset({old, third}))
+    fleet.wait(lambda: before.effect(fleet.snapshot()) == evicted, 60, "a slice to be taken over")
+    fleet.hold_pods(old, [])
     settled(fleet)
-    fleet.wait(lambda: fleet.running(*WORKLOADS[:2], pods=PODS), 60, "the new run to run")
-    assert before.effect(fleet.snapshot()) == foretold(proposed)
+    fleet.wait(lambda: all_run(fleet), 60, "all three to run")
+    assert before.effect(fleet.snapshot()) == evicted
     assert foretold(proposed) == Effect(stopped=frozenset({old}))
+
+
+def all_run(fleet: ArgoFleet) -> bool:
+    """Whether all three jobs run whole."""
+    return fleet.running(HIGH_WORKLOAD, LOW_WORKLOAD, pods=PODS) and fleet.running(
+        THIRD_WORKLOAD, pods=SLICE_PODS
+    )
 
 
 def test_what_the_api_refuses_is_named_and_the_next_commit_mends_it(fleet: ArgoFleet) -> None:
     """One refusal in each layer: a queue behind a LocalQueue, a made-up field, a job's queue."""
     repository = fleet.repository
-    low, (config,) = repository.run_of(LOW_WORKLOAD), repository.configurations()
+    low, third = map(repository.run_of, (LOW_WORKLOAD, THIRD_WORKLOAD))
+    (config,) = repository.configurations()
     with_spare_queue(repository)
     repository.edit(repository.target, *TO_SPARE_QUEUE)
     repository.edit(repository.target, DEFAULT_QUEUE, DEFAULT_QUEUE.replace(MAIN, "spare"))
@@ -273,22 +290,53 @@ def test_what_the_api_refuses_is_named_and_the_next_commit_mends_it(fleet: ArgoF
     repository.edit(repository.target, DEFAULT_QUEUE.replace(MAIN, "spare"), DEFAULT_QUEUE)
     repository.edit(repository.target, TO_SPARE_QUEUE[1], f"{TO_SPARE_QUEUE[1]}      run: 2\n")
     proposed = repository.propose("As it should be")
-    assert Change("replace", "JobSet", "low-jax-trillium-r2", "restart", low, PODS) in proposed
+    assert (
+        Change("replace", "JobSet", "low-jax-trillium-r2", "restart", low, PODS, (third,))
+        in proposed
+    )
     before = fleet.snapshot()
     fleet.merge()
     asks_before_pruning(fleet, "workloads", fleet.jobset(low), before)
     fleet.approve("workloads")
     settled(fleet)
-    fleet.wait(lambda: fleet.running(*WORKLOADS[:2], pods=PODS), 60, "the new run to run")
-    assert before.effect(fleet.snapshot()) == Effect(stopped=frozenset({low}))
+    fleet.wait(lambda: all_run(fleet), 60, "the new run to run")
+    assert {low} <= before.effect(fleet.snapshot()).stopped <= {low, third}
     assert [c["metadata"]["name"] for c in live_configurations(fleet)] == [
         config["metadata"]["name"]
     ]
 
 
+def test_an_edit_of_a_running_job_is_refused_and_the_other_layers_stay_in_order(
+    fleet: ArgoFleet,
+) -> None:
+    repository = fleet.repository
+    run = repository.run_of(HIGH_WORKLOAD)
+    path = repository.compiled / f"workloads/jobset-default.{run}.yaml"
+    good = path.read_text()
+    path.write_text(good.replace("maxRestarts: 10", "maxRestarts: 99"))
+    proposed = repository.propose("By hand", by_hand=True)
+    assert proposed == [Change("change", "JobSet", run, "blocked", nodes=PODS)]
+    before = fleet.snapshot(), fleet.generations()
+    fleet.merge()
+    fleet.wait(lambda: fleet.refused() == foretold(proposed).refused, 60, "the refusal")
+    assert "immutable" in fleet.said("workloads")
+    for layer in ("queueing", "checkpointing"):
+        assert fleet.state(layer) == ("Synced", "Healthy")
+    assert (fleet.snapshot(), fleet.generations()) == before
+    path.write_text(good)
+    repository.propose("Take it back", by_hand=True)
+    fleet.merge()
+    fleet.wait(
+        lambda: fleet.states() == IN_ORDER and fleet.operation("workloads")[0] != "Running",
+        60,
+        "order again",
+    )
+    assert (fleet.snapshot(), fleet.generations()) == before
+
+
 def test_a_queue_in_use_goes_when_its_last_job_does(fleet: ArgoFleet) -> None:
     repository, client = fleet.repository, fleet.cluster.client
-    old = repository.run_of(LOW_WORKLOAD)
+    old, third = map(repository.run_of, (LOW_WORKLOAD, THIRD_WORKLOAD))
     without_spare_queue(repository)
     repository.edit(
         repository.target,
@@ -297,7 +345,7 @@ def test_a_queue_in_use_goes_when_its_last_job_does(fleet: ArgoFleet) -> None:
     )
     proposed = repository.propose("Retire the spare queue")
     assert set(proposed) == {
-        Change("replace", "JobSet", "low-jax-trillium-r3", "restart", old, PODS),
+        Change("replace", "JobSet", "low-jax-trillium-r3", "restart", old, PODS, (third,)),
         Change("delete", "ClusterQueue", "spare", "requeue"),
         Change("delete", "LocalQueue", "spare", "requeue"),
         Change("change", "ClusterQueue", MAIN, "live"),
@@ -316,10 +364,10 @@ def test_a_queue_in_use_goes_when_its_last_job_does(fleet: ArgoFleet) -> None:
     asks_before_pruning(fleet, "workloads", fleet.jobset(old), before)
     fleet.approve("workloads")
     settled(fleet)
-    fleet.wait(lambda: fleet.running(*WORKLOADS[:2], pods=PODS), 60, "the new run to run")
+    fleet.wait(lambda: all_run(fleet), 60, "the new run to run")
     assert client.find(KUEUE, "ClusterQueue", "spare") is None
     assert client.find(KUEUE, "LocalQueue", "spare", "default") is None
-    assert before.effect(fleet.snapshot()) == foretold(proposed)
+    assert {old} <= before.effect(fleet.snapshot()).stopped <= {old, third}
     assert foretold(proposed) == Effect(stopped=frozenset({old}))
 
 
