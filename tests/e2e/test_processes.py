@@ -17,7 +17,7 @@ from .controlplane import build, processes, versions
 from .controlplane.client import Client
 from .controlplane.plane import KUBECONFIG_VARIABLE, Cluster, Kubectl
 from .controlplane.processes import Part, ProcessError, Processes, free_port, listens
-from .fleets import example_clusters
+from .fleets import ROOT, example_clusters
 from .planes import Planes
 
 STUBBORN = (
@@ -91,6 +91,40 @@ def no_client() -> Client:
 
 def test_a_free_port_has_no_listener() -> None:
     assert not listens(free_port())
+
+
+def test_no_port_is_given_twice_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = processes.PORTS[-20:]
+    monkeypatch.setattr(processes, "PORTS", few)
+    drawn = [free_port() for _ in range(5)]
+    assert len(set(drawn)) == len(drawn)
+    monkeypatch.setattr(processes, "PORTS", range(drawn[0], drawn[0] + 1))
+    with pytest.raises(ProcessError, match="no free port"):
+        free_port()
+
+
+def test_a_port_that_another_process_has_drawn_is_not_given(
+    running: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import sys, time; from tests.e2e.controlplane.processes import free_port;"
+        " print(free_port(), flush=True); time.sleep(60)"
+    )
+    running.start(
+        Part(
+            "other",
+            [sys.executable, "-c", code],
+            lambda: "\n" in (tmp_path / "other.log").read_text(),
+            {**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    )
+    port = int((tmp_path / "other.log").read_text())
+    assert not listens(port)
+    monkeypatch.setattr(processes, "PORTS", range(port, port + 1))
+    with pytest.raises(ProcessError, match="no free port"):
+        free_port()
+    running.stop()
+    assert free_port() == port
 
 
 def test_without_go_the_build_says_what_is_missing(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import functools
+import os
 import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ LOG_TAIL_LINES = 25
 #: between the choice and the start.
 PORTS = range(20000, 30000)
 _PR_SET_PDEATHSIG = 1
+_reserved: set[int] = set()
 
 
 class ProcessError(Exception):
@@ -140,15 +145,42 @@ class Processes:
 
 
 def free_port() -> int:
-    """A TCP port of loopback that nobody listens on."""
-    for port in random.sample(PORTS, 200):
+    """A TCP port of loopback that nobody listens on, reserved until this process ends.
+
+    A plane draws its ports before its parts listen, and several test processes draw at once: without
+    the reservation one plane in some hundreds would get the same port twice.
+
+    Raises:
+        ProcessError: none is left.
+    """
+    for port in random.sample(PORTS, min(len(PORTS), 200)):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+            if _reserve(port):
+                return port
     raise ProcessError(f"no free port between {PORTS.start} and {PORTS.stop}")
+
+
+def _reserve(port: int) -> bool:
+    """Whether no test process had the port; a lock on a byte of a file, which the kernel releases."""
+    if port in _reserved:
+        return False
+    try:
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _reserved.add(port)
+    return True
+
+
+@functools.cache
+def _reservations() -> int:
+    """The file of all reservations, open for as long as this process lives."""
+    path = Path(tempfile.gettempdir()) / f"stowplan-e2e-{os.getuid()}.ports"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def listens(port: int) -> bool:
