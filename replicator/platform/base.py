@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Protocol
 
 from replicator.errors import ReplicatorError
@@ -45,3 +46,10 @@ class Platform(Protocol):
         Raises:
             PlatformError: it cannot be done now.
         """
+
+
+def object_name(job: str, prefix: str = "") -> str:
+    """A name that a Kubernetes object may have: readable where it can be, unique for each job."""
+    readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in job.lower())[:40]
+    digest = hashlib.sha256(job.encode()).hexdigest()[:10]
+    return f"{prefix}{readable.strip('-') or 'job'}-{digest}"

@@ -19,7 +19,6 @@ of generated code; `grpcio` (extra `gke`) does the transport.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import importlib
 import logging
 import re
@@ -27,7 +26,7 @@ from typing import Any
 
 from replicator.agent.channel import split_address
 from replicator.errors import ProtocolError
-from replicator.platform.base import PlatformError
+from replicator.platform.base import PlatformError, object_name
 
 DRIVER = "localhost:2112"
 SERVICE = "/replication.ReplicationService/"
@@ -106,11 +105,7 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
 
 def registered_name(job: str) -> str:
     """The job's name where it can name a ConfigMap, as the driver makes one; else one like it."""
-    if _OBJECT_NAME.fullmatch(job):
-        return job
-    readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in job.lower())[:40]
-    digest = hashlib.sha256(job.encode()).hexdigest()[:10]
-    return f"{readable.strip('-') or 'job'}-{digest}"
+    return job if _OBJECT_NAME.fullmatch(job) else object_name(job)
 
 
 class GkePlatform:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import hashlib
 import json
 import os
 import socket
@@ -23,7 +22,7 @@ from typing import Any
 from replicator.agent.channel import split_address
 from replicator.config import is_safe_job_name
 from replicator.errors import ProtocolError
-from replicator.platform.base import PlatformError
+from replicator.platform.base import PlatformError, object_name
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LEASE_SECONDS = 15
@@ -209,10 +208,8 @@ def _read(path: Path) -> str:
 
 
 def lease_name(job: str) -> str:
-    """A valid object name for a job: readable where it can be, unique always."""
-    readable = "".join(c if c.isalnum() and c.isascii() else "-" for c in job.lower())[:40]
-    digest = hashlib.sha256(job.encode()).hexdigest()[:10]
-    return f"stowplan-replicator-{readable.strip('-') or 'job'}-{digest}"
+    """Of a job's Lease."""
+    return object_name(job, "stowplan-replicator-")
 
 
 def _lease(name: str, namespace: str, job: str, address: str, since: float) -> dict[str, Any]:
