@@ -7,6 +7,8 @@ finding of ``stowplan check`` can say what to edit, as ``stowplan compile`` does
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
@@ -52,18 +54,26 @@ def origin(subject: Subject) -> Location | None:
     section = section_of(subject)
     if not section or not subject.file or subject.base:
         return None
-    provenance = _provenance(subject.file)
+    root = _root(Path(subject.file).absolute().parent)
+    provenance = _provenance(subject.file, root) if root else None
     place = provenance.find(section, key=True) if provenance else None
-    return place.where if place and place.depth else None
+    if root is None or place is None or not place.depth:
+        return None
+    # Shown as the manifest is: from where stowplan runs, or whole.
+    shown = root if Path(subject.file).is_absolute() else Path(os.path.relpath(root))
+    return replace(place.where, file=(shown / place.where.file).as_posix())
 
 
 @lru_cache(maxsize=256)
-def _provenance(file: str) -> Provenance | None:
+def _root(folder: Path) -> Path | None:
+    """The nearest folder above that holds an inventory."""
+    return next((f for f in (folder, *folder.parents) if (f / "inventory").is_dir()), None)
+
+
+@lru_cache(maxsize=256)
+def _provenance(file: str, root: Path) -> Provenance | None:
     """The inventory files behind a compiled file, if it is one and they are here."""
-    path = Path(file).absolute()
-    root = next((folder for folder in path.parents if (folder / "inventory").is_dir()), None)
-    if root is None:
-        return None
+    path = Path(file)
     try:
         with path.open(encoding="utf-8") as text:
             if not text.readline().startswith(HEADER):

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from generator.checks.output import Context
 from generator.checks.report import Report
 from generator.checks.rules import all_rules
-from generator.findings import Finding, Severity, path_text
+from generator.findings import Finding, Location, Severity, path_text
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -39,20 +39,19 @@ def _result(finding: Finding, rule_index: dict[str, int]) -> dict[str, Any]:
         # Stays the same when lines move, so that an alert is not opened again.
         "partialFingerprints": {"stowplan/v1": hashlib.sha256(identity.encode()).hexdigest()},
     }
-    place = finding.where
-    if place is not None:
-        region = {"startLine": place.line or 1}
-        if place.column:
-            region["startColumn"] = place.column
-        out["locations"] = [
-            {
-                "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(place.file)},
-                    "region": region,
-                },
-            }
-        ]
+    if finding.where is not None:
+        out["locations"] = [_location(finding.where)]
+    if finding.inventory is not None and finding.manifest is not None:
+        out["relatedLocations"] = [_location(finding.manifest)]
     return out
+
+
+def _location(place: Location) -> dict[str, Any]:
+    region = {"startLine": place.line or 1}
+    if place.column:
+        region["startColumn"] = place.column
+    artifact = {"uri": _uri(place.file)}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
 
 
 def render(report: Report, context: Context) -> Iterator[str]:

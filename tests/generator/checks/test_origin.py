@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -37,19 +38,40 @@ def test_a_job_is_traced_to_the_line_of_its_workload(tree: Path) -> None:
     [job] = [s for s in subjects(tree) if s.name.startswith("high-jax-trillium")]
     place = origin(job)
     assert place is not None
-    assert place.file == "inventory/targets/tpu-v6e-docs.yml"
+    assert place.file == f"{tree}/inventory/targets/tpu-v6e-docs.yml"
     line = (tree / place.file).read_text().splitlines()[(place.line or 0) - 1]
     assert line.strip() == "high-jax-trillium:"
 
 
-def test_the_report_shows_it(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_shows_it_as_it_shows_the_manifest(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.compile()
+    monkeypatch.chdir(fleet.root.parent)
+    folder = fleet.root.name
+    [file] = (fleet.root / "compiled/tpu-v6e-docs/checkpointing").glob("checkpointconf*")
+    file.write_text(file.read_text().replace("inMemoryVolumeSize: 44Gi", "inMemoryVolumeSize: 4Gi"))
+    assert main(["check", f"{folder}/compiled"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    [at] = [number for number, line in enumerate(lines) if " SIZ001 " in line]
+    assert f"made from {folder}/inventory/targets/tpu-v6e-docs.yml:" in lines[at + 1]
+
+
+def test_code_scanning_points_to_the_inventory_and_relates_the_manifest(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
     fleet.compile()
     [file] = (fleet.root / "compiled/tpu-v6e-docs/checkpointing").glob("checkpointconf*")
     file.write_text(file.read_text().replace("inMemoryVolumeSize: 44Gi", "inMemoryVolumeSize: 4Gi"))
-    assert main(["check", str(fleet.root / "compiled")]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    [at] = [number for number, line in enumerate(lines) if " SIZ001 " in line]
-    assert "made from inventory/targets/tpu-v6e-docs.yml:" in lines[at + 1]
+    main(["check", str(fleet.root / "compiled"), "--format", "sarif"])
+    results = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    [result] = [r for r in results if r["ruleId"] == "SIZ001"]
+    uris = [
+        result[where][0]["physicalLocation"]["artifactLocation"]["uri"]
+        for where in ("locations", "relatedLocations")
+    ]
+    assert uris[0].endswith("inventory/targets/tpu-v6e-docs.yml")
+    assert uris[1] == str(file)
 
 
 @pytest.mark.parametrize(
