@@ -52,6 +52,7 @@ lint: $(STAMP) ## Style, import rules and types
 
 bench: $(STAMP) ## Time compile, diff and check against their peers in the same run (minutes)
 	@$(BIN)/python -m benchmarks.compile
+	@$(BIN)/python -m benchmarks.compile.with_checks
 	@$(BIN)/python -m benchmarks.diff.bench
 	@$(BIN)/python -m benchmarks.checks
 
