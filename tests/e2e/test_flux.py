@@ -9,14 +9,15 @@ from datetime import datetime
 
 import pytest
 
-from .checkpoint_addon import CheckpointAddon
+from .checkpoint_addon import CONFIG_API, CheckpointAddon
 from .controlplane import flux
 from .controlplane.client import Manifest
 from .controlplane.processes import free_port
 from .documents import CLUSTER, HIGH_WORKLOAD, LOW_WORKLOAD, PODS
+from .fleet_repository import Change, Effect, FleetRepository, foretold
 from .fleets import LAYERS, cluster_versions
 from .git_server import served
-from .gitops_fleet import CONFIG, JOBSET, Change, Effect, Fleet, FleetRepository, foretold
+from .gitops_fleet import JOBSET, Fleet
 from .planes import Planes
 
 pytestmark = pytest.mark.e2e
@@ -155,7 +156,7 @@ def test_what_argo_cd_asks_about_flux_leaves_to_a_person(fleet: FluxFleet) -> No
     assert before.effect(fleet.snapshot()) == Effect()
     assert fleet.jobset(new_run)["spec"]["suspend"] is True
 
-    client.delete(CONFIG, "CheckpointConfiguration", names[1])
+    client.delete(CONFIG_API, "CheckpointConfiguration", names[1])
     client.delete(JOBSET, "JobSet", old_run, "default")
     fleet.wait(
         lambda: (

@@ -13,12 +13,13 @@ from datetime import datetime
 
 import pytest
 
-from .checkpoint_addon import CheckpointAddon
+from .checkpoint_addon import CONFIG_API, CheckpointAddon
 from .controlplane import argocd
 from .controlplane.client import Manifest
 from .documents import CLUSTER, HIGH_WORKLOAD, LOW_WORKLOAD, PODS, SLICE_PODS
+from .fleet_repository import Change, Effect, FleetRepository, Snapshot, foretold
 from .fleets import LAYERS, cluster_versions
-from .gitops_fleet import CONFIG, ArgoFleet, Change, Effect, FleetRepository, Snapshot, foretold
+from .gitops_fleet import ArgoFleet
 from .planes import Planes
 
 pytestmark = pytest.mark.e2e
@@ -388,7 +389,7 @@ def replacement(old: Manifest, new: Manifest, impact: str, nodes: int) -> Change
 
 
 def live_configurations(fleet: ArgoFleet) -> list[Manifest]:
-    return fleet.cluster.client.items(CONFIG, "CheckpointConfiguration")
+    return fleet.cluster.client.items(CONFIG_API, "CheckpointConfiguration")
 
 
 def asks_before_pruning(fleet: ArgoFleet, layer: str, old: Manifest, before: Snapshot) -> None:
