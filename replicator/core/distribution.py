@@ -28,7 +28,8 @@ class _Group:
     # Lines without duplicates: first come, first served, and all operations take constant time.
     ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
     waiting: OrderedDict[ShardId, None] = field(default_factory=OrderedDict)
-    busy: dict[ShardId, int] = field(default_factory=dict)  # needing shard -> source rank
+    # Needing shard -> the source's rank, and what that was to give.
+    busy: dict[ShardId, tuple[int, Content]] = field(default_factory=dict)
     from_backup: Content | None = None
     backup_busy: ShardId | None = None
 
@@ -135,6 +136,7 @@ class Distribution:
         if group is None or shard not in self.open:
             return [], None
         self._unverified.discard(shard)
+        _, asked_for = group.busy.get(shard, (None, None))
         self._release(group, shard)
         proven = failure in (Failure.CORRUPT, Failure.MISSING)
         if source.origin is Origin.LOCAL and proven:
@@ -143,7 +145,12 @@ class Distribution:
             group.from_backup = None
             self.backup_damaged = True
         elif source.origin is Origin.PEER and failure is Failure.MISSING:
-            self._drop_source(group, source.rank)
+            held = group.sources.get(source.rank)
+            if held is not None and asked_for in (
+                None,
+                held[1],
+            ):  # else it has got other data since
+                self._drop_source(group, source.rank)
         else:
             held = group.sources.get(source.rank)
             suspect = held[0] if held is not None and failure is Failure.CORRUPT else None
@@ -176,7 +183,7 @@ class Distribution:
         group.ready.pop(rank, None)
 
     def _release(self, group: _Group, shard: ShardId) -> None:
-        source = group.busy.pop(shard, None)
+        source, _ = group.busy.pop(shard, (None, None))
         if source is not None and source in group.sources:
             group.ready[source] = None
         if group.backup_busy == shard:
@@ -188,9 +195,10 @@ class Distribution:
         while group.waiting and group.ready:
             source = group.ready.popitem(last=False)[0]
             shard = group.waiting.popitem(last=False)[0]
-            group.busy[shard] = source
+            content = group.sources[source][1]
+            group.busy[shard] = (source, content)
             origin = Origin.LOCAL if source == shard.rank else Origin.PEER
-            assignments.append(Assignment(shard, group.sources[source][1], Source(origin, source)))
+            assignments.append(Assignment(shard, content, Source(origin, source)))
         if group.waiting and not group.sources and not group.busy:
             if group.from_backup is not None and self.backup is not None:
                 if group.backup_busy is None:

@@ -219,10 +219,13 @@ class Restore:
         self._checks.discard((rank, failed.shard))
         proven = failed.failure in (Failure.CORRUPT, Failure.MISSING)
         if failed.source.origin is Origin.LOCAL and proven:
+            known = rank in self._catalogue.holders(failed.checkpoint, failed.shard)
             if self._forget_copy(distribution, rank, failed):
                 return self._plan(now)  # it counted as restored: begin again without it
-            if failed.shard.rank != rank:
+            if failed.shard.rank != rank and known:
                 return self._assign(distribution.source_damaged(rank, failed.shard), now)
+            # Not known (any more): the news is of data that is out already, and what the node has
+            # got since is good.
         if failed.shard.rank != rank:
             self._settle()
             return []

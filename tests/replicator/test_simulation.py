@@ -34,6 +34,17 @@ def test_the_invariants_hold_at_this_size(nodes):
     assert run_seeds(0, max(2, 128 // nodes), nodes=nodes).failures == ()
 
 
+FOUND = {
+    187634: "late news of a copy that was out already took its good successor out of the catalogue",
+}
+"""Seeds that once failed, and what they found."""
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_a_seed_has_found_stays_mended(seed):
+    assert run_seed(seed).violation == ""
+
+
 def test_a_seed_replays_exactly():
     once, again = replay(77), replay(77)
     assert once.trace == again.trace
