@@ -20,6 +20,7 @@ BY_PARAMETER = ("test_acceptance.py", "test_agreement.py")
 LONGEST_FIRST = (
     "test_gitops.py",
     "test_hotswap.py",
+    "test_flux.py",
     "test_advice.py",
     "test_doctor.py",
     "test_doctor_cluster.py",
