@@ -193,7 +193,7 @@ class Replication:
     def copy_failed(self, rank: int, failed: CopyFailed, now: float) -> Fetch | None:
         """A node could not make a copy, or its own proved bad.
 
-        Returns the order for the source to hash what it holds, where a reader found it damaged.
+        Returns the order for the source to hash what it holds, where a reader found it wanting.
         """
         order = None
         checkpoint, shard, source = failed.checkpoint, failed.shard, failed.source
@@ -202,10 +202,8 @@ class Replication:
             if held is not None:
                 self._catalogue.remove_content(rank, held.manifest)
             self._damaged()
-        elif source.origin is Origin.PEER and failed.failure is Failure.MISSING:
-            self._catalogue.remove(source.rank, checkpoint, shard)
-            self._damaged()
-        elif source.origin is Origin.PEER and failed.failure is Failure.CORRUPT:
+        elif source.origin is Origin.PEER and failed.failure in (Failure.CORRUPT, Failure.MISSING):
+            # The source itself says what it has: a reader's news may be older than that.
             order = verify_order(self._catalogue, checkpoint, shard, source.rank, self._world)
         self._retry_later((rank, shard), checkpoint, failed.detail, now)
         return order

@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import socket
 import statistics
 import sys
@@ -335,6 +336,7 @@ def _bench(arguments: argparse.Namespace) -> int:
     if min(arguments.nodes) < 2 or arguments.rounds < 1 or arguments.warm_up < 0:
         print("error: expected at least 2 nodes, 1 round and 0 steps before", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leave nothing behind
     try:
         rows = _measure_all(arguments)
         if arguments.json:
