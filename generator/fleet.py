@@ -46,27 +46,27 @@ class Pool:
     slices: int
     nodes: int
 
-    @property
+    @cached_property
     def accelerator(self) -> Accelerator | None:
         """What each node carries."""
         return self.machine.accelerator
 
-    @property
+    @cached_property
     def is_tpu(self) -> bool:
         """Whether it is made of TPU slices."""
         return self.accelerator is not None and self.accelerator.type == "tpu"
 
-    @property
+    @cached_property
     def nodes_per_slice(self) -> int:
         """Nodes of one TPU slice; all nodes of any other pool."""
         return self.nodes // self.slices
 
-    @property
+    @cached_property
     def is_multi_host(self) -> bool:
         """Whether a TPU slice spans several nodes, which GKE makes a node pool of its own."""
         return self.is_tpu and self.nodes_per_slice > 1
 
-    @property
+    @cached_property
     def gke_pools(self) -> tuple[str, ...]:
         """The node pools as GKE has them: one a slice for multi-host TPU, else one."""
         if self.is_multi_host:

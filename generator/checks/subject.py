@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from generator.findings import Location
@@ -22,6 +22,11 @@ class Subject:
             its own.
         inventory: where the user wrote what the object was made from.
         text: the object as it is written, equal for equal objects; empty if it is not at hand.
+        kind: the object's kind, empty if it has none.
+        metadata: the object's metadata, empty if it has none.
+        spec: the object's spec, empty if it has none.
+        name: the object's name, or its ``generateName``.
+        namespace: the object's namespace as written; empty where none is.
     """
 
     body: Mapping[str, Any]
@@ -30,34 +35,22 @@ class Subject:
     base: tuple[str | int, ...] = ()
     inventory: Location | None = None
     text: str = ""
+    kind: str = field(init=False, repr=False, compare=False)
+    metadata: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+    spec: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+    name: str = field(init=False, repr=False, compare=False)
+    namespace: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def kind(self) -> str:
-        """The object's kind, empty if it has none."""
-        kind = self.body.get("kind")
-        return kind if isinstance(kind, str) else ""
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """The object's metadata, empty if it has none."""
-        metadata = self.body.get("metadata")
-        return metadata if isinstance(metadata, dict) else {}
-
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        """The object's spec, empty if it has none."""
-        spec = self.body.get("spec")
-        return spec if isinstance(spec, dict) else {}
-
-    @property
-    def name(self) -> str:
-        """The object's name, or its ``generateName``."""
-        return str(self.metadata.get("name") or self.metadata.get("generateName") or "")
-
-    @property
-    def namespace(self) -> str:
-        """The object's namespace as written; empty where none is."""
-        return str(self.metadata.get("namespace") or "")
+    def __post_init__(self) -> None:
+        # The checks ask for these thousands of times; the class is frozen to everybody else.
+        kind, metadata, spec = (self.body.get(key) for key in ("kind", "metadata", "spec"))
+        metadata = metadata if isinstance(metadata, dict) else {}
+        put = object.__setattr__
+        put(self, "kind", kind if isinstance(kind, str) else "")
+        put(self, "metadata", metadata)
+        put(self, "spec", spec if isinstance(spec, dict) else {})
+        put(self, "name", str(metadata.get("name") or metadata.get("generateName") or ""))
+        put(self, "namespace", str(metadata.get("namespace") or ""))
 
     @property
     def labels(self) -> Mapping[str, Any]:

@@ -62,7 +62,7 @@ class Script:
     @staticmethod
     def quoted(*words: str) -> str:
         """A command on one line, each word quoted; a word of :meth:`beside` is kept."""
-        return " ".join(_word(word) for word in words)
+        return " ".join(map(_word, words))
 
     @staticmethod
     def beside(path: str) -> str:
@@ -130,7 +130,4 @@ def _folded(words: tuple[str, ...], indent: str) -> list[str]:
     heads = [word for word in words if not word.startswith("--")]
     options = [word for word in words if word.startswith("--")]
     lines = [Script.quoted(*heads), *(f"  {_word(option)}" for option in options)]
-    return [
-        f"{indent}{line}{' ' + chr(92) if number < len(lines) - 1 else ''}"
-        for number, line in enumerate(lines)
-    ]
+    return [*(f"{indent}{line} \\" for line in lines[:-1]), f"{indent}{lines[-1]}"]

@@ -209,7 +209,7 @@ def _named_by(pods: PodSet) -> Iterator[tuple[str, str, str, tuple[str | int, ..
                 source = variable.get("valueFrom") or {}
                 for ref, kind in _SOURCES:
                     named = source.get(ref)
-                    if isinstance(named, Mapping) and not named.get("optional"):
+                    if isinstance(named, dict) and not named.get("optional"):
                         path = (*base, field, number, "env", index, "valueFrom", ref)
                         yield kind, str(named.get("name")), str(named.get("key")), path
     for number, volume in enumerate(pods.spec.get("volumes") or []):
@@ -218,7 +218,7 @@ def _named_by(pods: PodSet) -> Iterator[tuple[str, str, str, tuple[str | int, ..
             ("configMap", "ConfigMap", "name"),
         ):
             named = volume.get(field)
-            if isinstance(named, Mapping) and not named.get("optional"):
+            if isinstance(named, dict) and not named.get("optional"):
                 yield kind, str(named.get(word)), "", (*base, "volumes", number, field, word)
 
 
@@ -251,7 +251,7 @@ def namespaces_admitted(world: World) -> Iterator[Pair]:
     for local in world.all("LocalQueue"):
         queue = world.find("ClusterQueue", str(local.spec.get("clusterQueue")))
         selector = queue.spec.get("namespaceSelector") if queue else None
-        if not isinstance(selector, Mapping):
+        if not isinstance(selector, dict):
             continue
         name = namespace_of(local)
         namespace = world.find("Namespace", name)
@@ -280,7 +280,7 @@ def namespaces_managed(world: World) -> Iterator[Pair]:
     """
     for configuration in world.subjects:
         selector = configuration.body.get("managedJobsNamespaceSelector")
-        if configuration.kind != "Configuration" or not isinstance(selector, Mapping):
+        if configuration.kind != "Configuration" or not isinstance(selector, dict):
             continue
         for workload, _ in world.workloads:
             name = namespace_of(workload)

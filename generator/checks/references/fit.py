@@ -300,7 +300,7 @@ def _chips(world: World, flavor: Subject, resource: str) -> tuple[Decimal, Decim
     found = set()
     for pool in pools_for(world, flavor.spec.get("nodeLabels") or {}):
         accelerator = pool.get("accelerator")
-        if not isinstance(accelerator, Mapping) or accelerator.get("resource") != resource:
+        if not isinstance(accelerator, dict) or accelerator.get("resource") != resource:
             return None
         each, nodes = amount(accelerator.get("perNode")), amount(pool.get("nodesPerSlice") or 1)
         if not each or not nodes:

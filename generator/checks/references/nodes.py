@@ -25,7 +25,7 @@ before Kueue looks."""
 def labels_of(pool: Mapping[str, Any]) -> Mapping[str, Any]:
     """The node labels that a pool's facts state."""
     labels = pool.get("labels")
-    return labels if isinstance(labels, Mapping) else {}
+    return labels if isinstance(labels, dict) else {}
 
 
 def pool_matches(pool: Mapping[str, Any], selector: Mapping[str, Any], known: set[str]) -> bool:
@@ -72,7 +72,7 @@ class Driver:
     def selector(self) -> Mapping[str, Any]:
         """The nodes that it serves."""
         selector = self.spec.get("nodeSelector")
-        return selector if isinstance(selector, Mapping) else {}
+        return selector if isinstance(selector, dict) else {}
 
 
 def drivers(world: World) -> list[Driver]:
@@ -121,7 +121,7 @@ def selectors_match_a_pool(world: World) -> Iterator[Pair]:
 def tolerated(taint: Mapping[str, Any], tolerations: list[Any]) -> bool:
     """Whether a list of tolerations covers a taint, as the scheduler decides it."""
     for item in tolerations:
-        if not isinstance(item, Mapping):
+        if not isinstance(item, dict):
             continue
         operator = item.get("operator") or "Equal"
         effect, key = item.get("effect"), item.get("key")
@@ -159,7 +159,7 @@ def _hard(taints: Any) -> list[Mapping[str, Any]]:
     return [
         taint
         for taint in taints or []
-        if isinstance(taint, Mapping) and taint.get("effect") in ("NoSchedule", "NoExecute")
+        if isinstance(taint, dict) and taint.get("effect") in ("NoSchedule", "NoExecute")
     ]
 
 

@@ -138,4 +138,4 @@ def fair_sharing_comes_first(world: World) -> Iterator[Pair]:
 
 def _is_fair(configuration: Mapping[str, Any]) -> bool:
     sharing = configuration.get("fairSharing")
-    return isinstance(sharing, Mapping) and sharing.get("enable", True) is True
+    return isinstance(sharing, dict) and sharing.get("enable", True) is True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from generator.checks.references.world import (
@@ -144,8 +144,8 @@ def queued_jobs_keep_their_nodes(world: World) -> Iterator[Pair]:
         check = _queued_provisioning(world, queue) if queue else None
         for pods in sets if check else ():
             metadata = pods.template.get("metadata")
-            given = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-            if isinstance(given, Mapping) and given.get(SAFE_TO_EVICT) == "false":
+            given = metadata.get("annotations") if isinstance(metadata, dict) else None
+            if isinstance(given, dict) and given.get(SAFE_TO_EVICT) == "false":
                 continue
             yield (
                 workload,

@@ -29,7 +29,7 @@ def checkpoints_below_a_bucket_claim(world: World) -> Iterator[Pair]:
             volumes = {
                 volume.get("name")
                 for volume in pods.spec.get("volumes") or []
-                if isinstance(volume, Mapping)
+                if isinstance(volume, dict)
                 and (namespace_of(workload), _claim(volume)) in claims
             }
             for number, container in enumerate(pods.spec.get("containers") or []):
@@ -62,24 +62,24 @@ def _bucket_claims(world: World) -> set[tuple[str, str]]:
 
 def _claim(volume: Mapping[str, Any]) -> str:
     source = volume.get("persistentVolumeClaim")
-    return str(source.get("claimName")) if isinstance(source, Mapping) else ""
+    return str(source.get("claimName")) if isinstance(source, dict) else ""
 
 
 def _written(container: Any, volumes: set[Any]) -> Iterator[tuple[str, str]]:
     """Names and values of arguments and variables that point below a mount of the volumes."""
-    if not isinstance(container, Mapping):
+    if not isinstance(container, dict):
         return
     mounts = [
         str(mount.get("mountPath")).rstrip("/")
         for mount in container.get("volumeMounts") or []
-        if isinstance(mount, Mapping) and mount.get("name") in volumes
+        if isinstance(mount, dict) and mount.get("name") in volumes
     ]
     words = [*(container.get("command") or []), *(container.get("args") or [])]
     found = _OUTPUT.findall(" ".join(str(word) for word in words))
     found += [
         (str(variable.get("name")), str(variable.get("value")))
         for variable in container.get("env") or []
-        if isinstance(variable, Mapping) and _VARIABLE.search(str(variable.get("name")))
+        if isinstance(variable, dict) and _VARIABLE.search(str(variable.get("name")))
     ]
     for name, directory in found:
         if any(f"{directory}/".startswith(f"{mount}/") for mount in mounts):

@@ -54,21 +54,21 @@ class PodSet:
     def spec(self) -> Mapping[str, Any]:
         """The pod spec."""
         spec = self.template.get("spec")
-        return spec if isinstance(spec, Mapping) else {}
+        return spec if isinstance(spec, dict) else {}
 
     @property
     def node_selector(self) -> dict[str, str]:
         """The pod's node selector."""
         selector = self.spec.get("nodeSelector")
         return (
-            {str(k): str(v) for k, v in selector.items()} if isinstance(selector, Mapping) else {}
+            {str(k): str(v) for k, v in selector.items()} if isinstance(selector, dict) else {}
         )
 
     @property
     def mounts_checkpoints(self) -> bool:
         """Whether the pod has a multi-tier checkpointing volume."""
         return any(
-            isinstance(volume, Mapping)
+            isinstance(volume, dict)
             and (
                 (volume.get("csi") or {}).get("driver") == MTC_DRIVER
                 or str((volume.get("persistentVolumeClaim") or {}).get("claimName", "")).startswith(
@@ -105,10 +105,10 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, Decimal]:
 
 
 def _container_requests(container: Any) -> dict[str, Decimal]:
-    resources = container.get("resources") if isinstance(container, Mapping) else None
+    resources = container.get("resources") if isinstance(container, dict) else None
     out: dict[str, Decimal] = {}
     for side in ("limits", "requests"):
-        entries = resources.get(side) if isinstance(resources, Mapping) else None
+        entries = resources.get(side) if isinstance(resources, dict) else None
         for name, text in (entries or {}).items():
             value = amount(text)
             if value is not None:
@@ -125,7 +125,7 @@ def pod_sets(subject: Subject) -> list[PodSet]:
     out = []
     for path, template in pod_templates(subject.body):
         spec = template.get("spec")
-        requests = pod_requests(spec) if isinstance(spec, Mapping) else {}
+        requests = pod_requests(spec) if isinstance(spec, dict) else {}
         if subject.kind == "JobSet":
             job = subject.spec["replicatedJobs"][path[2]]
             inner = job["template"]["spec"]
@@ -168,7 +168,7 @@ class World:
             if subject.name:
                 index[subject.kind].setdefault((_namespace(subject), subject.name), subject)
         spec = (facts or {}).get("spec")
-        return cls(kept, spec if isinstance(spec, Mapping) else {}, complete, index)
+        return cls(kept, spec if isinstance(spec, dict) else {}, complete, index)
 
     def all(self, kind: str) -> Iterable[Subject]:
         """Every object of a kind."""
@@ -198,7 +198,7 @@ class World:
     @cached_property
     def pools(self) -> list[Mapping[str, Any]]:
         """The node pools of the cluster's facts."""
-        return [pool for pool in self.facts.get("nodePools") or [] if isinstance(pool, Mapping)]
+        return [pool for pool in self.facts.get("nodePools") or [] if isinstance(pool, dict)]
 
     @cached_property
     def workloads(self) -> list[tuple[Subject, list[PodSet]]]:
@@ -267,7 +267,7 @@ _NAMESPACED = frozenset(
 def groups(queue: Subject) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """The resource groups of a ClusterQueue or Cohort with their paths."""
     for position, group in enumerate(queue.spec.get("resourceGroups") or []):
-        if isinstance(group, Mapping):
+        if isinstance(group, dict):
             yield ("spec", "resourceGroups", position), group
 
 
