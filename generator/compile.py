@@ -37,7 +37,9 @@ from generator.state import State
 from generator.yaml_load import YamlError, read_text
 
 Progress = Callable[[int, int], None]
-_CHUNK = 8
+_CHUNKS = (8, 24)
+"""Clusters handed to a worker at once, the fewest and the most: few are shared evenly, many cost
+fewer messages."""
 _PR_SET_PDEATHSIG = 1
 """prctl(2), ``linux/prctl.h``."""
 
@@ -258,7 +260,9 @@ def _staged(
     tree: Tree, classes: Classes, todo: list[str], output: Output, options: Options
 ) -> Iterator[tuple[Staged, list[Finding]]]:
     """Build clusters, in this process or in workers, results in the order of ``todo``."""
-    jobs = min(options.jobs or os.cpu_count() or 1, (len(todo) + _CHUNK - 1) // _CHUNK)
+    fewest, most = _CHUNKS
+    jobs = min(options.jobs or os.cpu_count() or 1, -(-len(todo) // fewest))
+    chunk = max(fewest, min(most, len(todo) // (4 * jobs)))
     worker = _Worker(tree, classes, output)
     if jobs <= 1:
         yield from map(worker, todo)
@@ -269,7 +273,7 @@ def _staged(
     method = "fork" if sys.platform.startswith("linux") else "spawn"
     context = multiprocessing.get_context(method)
     with context.Pool(jobs, _start_worker, (worker,)) as pool:
-        yield from pool.imap(_work, todo, chunksize=_CHUNK)
+        yield from pool.imap(_work, todo, chunksize=chunk)
 
 
 class _Worker:

@@ -87,9 +87,15 @@ class Rendered:
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in SUFFIXES and path.is_file():
-            yield path
+    found = [
+        os.path.join(base, name)  # noqa: PTH118 - a large tree has thousands
+        for base, _, names in os.walk(folder)
+        for name in names
+        if os.path.splitext(name)[1] in SUFFIXES  # noqa: PTH122
+    ]
+    for path in sorted(found, key=lambda path: path.split(os.sep)):  # noqa: PTH206
+        if os.path.isfile(path):  # noqa: PTH113
+            yield Path(path)
 
 
 def _fault(rule: str, message: str, where: Location, fix: str = "", cluster: str = "") -> Finding:

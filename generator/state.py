@@ -114,11 +114,11 @@ class State:
         if recorded is None:
             return False
         try:
-            stat = (self._root / path).stat()
+            file = f"{self._root}/{path}"
+            stat = os.stat(file)  # noqa: PTH116 - a large tree has thousands
             if _stamp(stat) == recorded[:3]:
                 return True
-            same_size = stat.st_size == recorded[0]
-            return bool(same_size and _digest(self._root / path) == recorded[3])
+            return bool(stat.st_size == recorded[0] and _digest(file) == recorded[3])
         except OSError:
             return False
 
@@ -154,9 +154,9 @@ class State:
             return
 
     def _record(self, path: str) -> None:
-        file = self._root / path
+        file = f"{self._root}/{path}"
         try:
-            stat = file.stat()
+            stat = os.stat(file)  # noqa: PTH116 - as _compare
             racy = time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) < _RACY_NS
             if racy or self._inputs.get(path, [])[:3] != _stamp(stat):
                 size, mtime, ctime = _stamp(stat)
@@ -170,5 +170,6 @@ def _stamp(stat: os.stat_result) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:  # noqa: PTH123 - as _compare
+        return hashlib.sha256(file.read()).hexdigest()

@@ -29,8 +29,7 @@ def checkpoints_below_a_bucket_claim(world: World) -> Iterator[Pair]:
             volumes = {
                 volume.get("name")
                 for volume in pods.spec.get("volumes") or []
-                if isinstance(volume, dict)
-                and (namespace_of(workload), _claim(volume)) in claims
+                if isinstance(volume, dict) and (namespace_of(workload), _claim(volume)) in claims
             }
             for number, container in enumerate(pods.spec.get("containers") or []):
                 for name, directory in _written(container, volumes) if volumes else ():

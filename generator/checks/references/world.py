@@ -60,9 +60,7 @@ class PodSet:
     def node_selector(self) -> dict[str, str]:
         """The pod's node selector."""
         selector = self.spec.get("nodeSelector")
-        return (
-            {str(k): str(v) for k, v in selector.items()} if isinstance(selector, dict) else {}
-        )
+        return {str(k): str(v) for k, v in selector.items()} if isinstance(selector, dict) else {}
 
     @property
     def mounts_checkpoints(self) -> bool:
