@@ -3,14 +3,13 @@ package stowplan.checkpointing
 
 import rego.v1
 
-# Templates that mount the multi-tier checkpointing volume.
+# Whether a template mounts the multi-tier checkpointing volume.
 wired if {
 	some template in data.stowplan.lib.templates
 	count(template.checkpoints) > 0
 }
 
 # Containers whose command line turns multi-tier checkpointing on.
-# Containers that turn multi-tier checkpointing on.
 asking contains found if {
 	some found in data.stowplan.lib.containers
 	count(found.switches) > 0
