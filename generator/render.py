@@ -39,6 +39,7 @@ class ClusterFiles:
         libraries: files that its overlays may import.
         member: what the whole fleet's objects need to know of it.
         day: the day on which its waivers were judged, empty if it has none.
+        has_bootstrap: whether its ``bootstrap/`` can be written.
     """
 
     cluster: str
@@ -49,6 +50,7 @@ class ClusterFiles:
     libraries: list[str] = field(default_factory=list)
     member: Member | None = None
     day: str = ""
+    has_bootstrap: bool = True
 
     @property
     def failed(self) -> bool:
@@ -91,7 +93,9 @@ def _build_into(result: ClusterFiles, tree: Tree, rendered: Rendered) -> Fleet |
     fleet, result.findings = resolve(tree, rendered)
     if fleet is None:
         return None
-    result.findings += _located(tree, rendered, _without_bootstrap(fleet))
+    unwritten = _without_bootstrap(fleet)
+    result.has_bootstrap = not unwritten
+    result.findings += _located(tree, rendered, unwritten)
     if fleet.spec.waivers:
         result.day = date.today().isoformat()
     manifests = build(fleet)
@@ -181,7 +185,8 @@ def _files(
     files["cluster.yaml"] = header("cluster") + dump(cluster_facts)
     files["controllers/kustomization.yaml"] = header("") + dump(component())
     files["controllers/jobset-controller-resources.yaml"] = header("") + dump_list(jobset_patch())
-    for path, text in bootstrap.bootstrap_files(fleet).items():
+    commands = bootstrap.bootstrap_files(fleet) if result.has_bootstrap else {}
+    for path, text in commands.items():
         files[path] = bootstrap.with_header(header(*bootstrap.SECTIONS), text)
     for path, text in flux.files(fleet, by_layer).items():
         files[path] = header("cluster", "gitops") + text

@@ -19,10 +19,8 @@ FORMATS = {"gcloud": gcloud.files, "terraform": terraform.files, "kcc": kcc.file
 
 
 def bootstrap_files(fleet: Fleet) -> dict[str, str]:
-    """Every file of ``bootstrap/`` by path inside the cluster's folder; none if there are
-    problems."""
-    if problems(fleet):
-        return {}
+    """Every file of ``bootstrap/`` by path inside the cluster's folder, for a cluster of which
+    :func:`problems` says nothing."""
     whole = plan(fleet)
     files = dict(controllers.files(whole))
     for render in FORMATS.values():
