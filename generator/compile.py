@@ -250,7 +250,7 @@ def _whole_fleet(
         return
     files = fleet_files(members)
     staged = output.stage(argocd.FOLDER, files, [], may_be_empty=True)
-    if staged.changed and not options.check:
+    if staged.changed and not options.check and output.staging is None:
         output.open()
         staged = output.stage(argocd.FOLDER, files, [], may_be_empty=True)
     output.add(staged)

@@ -87,12 +87,64 @@ def fingerprint(folder: str) -> str:
 
     Moving the folder leaves it as it is.
     """
-    found: list[str] = []
-    for path, entry in files_below(folder):
-        stat = entry.stat(follow_symlinks=False)
-        found.append(f"{path}\n{stat.st_mtime_ns} {stat.st_size} {stat.st_ino}\n")
-    found.sort()
-    return hashlib.sha256("".join(found).encode(errors="surrogateescape")).hexdigest()
+    found = [_trace(path, entry.stat(follow_symlinks=False)) for path, entry in files_below(folder)]
+    return _combined(found)
+
+
+def _trace(path: str, stat: os.stat_result) -> str:
+    """What tells one state of a file from another."""
+    return f"{path}\n{stat.st_mtime_ns} {stat.st_size} {stat.st_ino}\n"
+
+
+def _combined(traces: list[str]) -> str:
+    text = "".join(sorted(traces))
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+class _NewFolder:
+    """A folder of our own making, with what is written into it.
+
+    Calls of the system, not of Python's files: writing is the hot path of a large tree.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._made: set[str] = set()
+        self._traces: list[str] = []
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file that is not there yet, below the folder.
+
+        Raises:
+            OSError: it cannot be written; the error names it.
+        """
+        self._make(path.rpartition("/")[0])
+        place = f"{self._folder}/{path}"
+        file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+        except OSError as error:
+            error.filename = place
+            raise
+        finally:
+            os.close(file)
+        self._traces.append(_trace(path, os.stat(place)))  # noqa: PTH116 - as above
+
+    def _make(self, path: str) -> None:
+        if path in self._made:
+            return
+        if path:
+            self._make(path.rpartition("/")[0])
+            os.mkdir(f"{self._folder}/{path}")  # noqa: PTH102 - as above
+        else:
+            os.makedirs(self._folder, exist_ok=True)  # noqa: PTH103 - as above
+        self._made.add(path)
+
+    def fingerprint(self) -> str:
+        """What :func:`fingerprint` finds here."""
+        return _combined(self._traces)
 
 
 def _explained(error: OSError, doing: str) -> OutputError:
@@ -162,7 +214,7 @@ class Output:
         try:
             present = dict(files_below(folder))
             exists = os.path.isdir(folder)  # noqa: PTH112 - as _read
-            made: set[str] = set()
+            new = _NewFolder(f"{self.staging}/{cluster}") if self.staging is not None else None
             for path, text in files.items():
                 data = text.encode()
                 if path in present and _read(f"{folder}/{path}") == data:
@@ -170,17 +222,13 @@ class Output:
                 if exists:
                     _refuse_taken(folder, path, present)
                 staged.changed.append(path)
-                if self.staging is not None:
-                    parent = f"{self.staging}/{cluster}/{path.rpartition('/')[0]}"
-                    if parent not in made:
-                        os.makedirs(parent, exist_ok=True)  # noqa: PTH103 - as _read
-                        made.add(parent)
-                    _write(f"{self.staging}/{cluster}/{path}", data)
+                if new is not None:
+                    new.write(path, data)
             for path, entry in present.items():
                 if path not in files:
                     (staged.obsolete if is_ours(entry.path) else staged.foreign).append(path)
-            if self.staging is not None and not exists:
-                staged.fingerprint = fingerprint(f"{self.staging}/{cluster}")
+            if new is not None and not exists:
+                staged.fingerprint = new.fingerprint()
         except OSError as error:
             raise _explained(error, "write") from None
         return staged
@@ -276,11 +324,6 @@ def _refuse_taken(folder: str, path: str, present: Container[str]) -> None:
 def _read(path: str) -> bytes:
     with open(path, "rb") as file:  # noqa: PTH123 - the hot path of a large tree
         return file.read()
-
-
-def _write(path: str, data: bytes) -> None:
-    with open(path, "wb") as file:  # noqa: PTH123 - as _read
-        file.write(data)
 
 
 def _remove(root: Path, path: str) -> None:
