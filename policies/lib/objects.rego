@@ -54,8 +54,8 @@ described(path, template, job, replicated) := {
 	gpu := pod_asks(pod, "nvidia.com/gpu")
 }
 
-# Every container, with its command line taken apart: line is its text, words its parts, arguments the
-# pairs of name and value that the rules ask for, mounted where it mounts a multi-tier volume, and
+# Every container, with its command line taken apart: line is its text, arguments the pairs of name
+# and value that the rules ask for, mounted where it mounts a multi-tier volume, and
 # switches the ways in which it turns multi-tier checkpointing on.
 containers contains found if {
 	some template in templates
@@ -63,14 +63,15 @@ containers contains found if {
 	some i, container in template.spec[field]
 	is_object(container)
 	line := command_line(container)
-	words := split(line, " ")
 	found := {
 		"path": array.concat(template.path, ["spec", field, i]),
 		"container": container,
 		"template": template,
 		"line": line,
-		"arguments": arguments(words),
-		"switches": {word | some word in words} & on_switches,
+		"arguments": {[parts[1], concat("", [parts[2], parts[3]])] |
+			some parts in regex.find_all_string_submatch_n(argument, line, -1)
+		},
+		"switches": {parts[1] | some parts in regex.find_all_string_submatch_n(switch, line, -1)} & on_switches,
 		"mounted": {object.get(mount, "mountPath", "") |
 			some mount in container.volumeMounts
 			mount.name in template.checkpoints
@@ -105,37 +106,17 @@ command_line(container) := replace(replace(concat(" ", texts), "\n", " "), "\\",
 	]
 }
 
-# Arguments that the rules ask for, where written as name=value.
-argument_names := {
-	"--checkpoint-dir",
-	"--checkpoint_dir",
-	"--enable-high-scale-ckpt",
-	"--local-ckpt-dir",
-	"--output-dir",
-	"base_output_directory",
-	"checkpoint_dir",
-	"enable_multi_tier_checkpointing",
-	"local_checkpoint_directory",
-	"multi_tier_checkpointing_backup_interval_minutes",
-	"multi_tier_checkpointing_backup_interval_steps",
-}
+# An argument that the rules ask for, its name and value written with = or as two words. One pattern
+# over the text costs the embedded engine less than a look at each word.
+argument := concat("", [
+	`(?:^| )(--checkpoint-dir|--checkpoint_dir|--enable-high-scale-ckpt|--local-ckpt-dir|--output-dir`,
+	`|base_output_directory|checkpoint_dir|enable_multi_tier_checkpointing|local_checkpoint_directory`,
+	`|multi_tier_checkpointing_backup_interval_(?:minutes|steps))(?:=([^ ]*)| +([^- ][^ ]*))`,
+])
 
-# Pairs of name and value, written with = or as two words; a set, since one name may stand twice.
-arguments(words) := {[name, value] |
-	some i, name in words
-	name in argument_names
-	value := words[i + 1]
-	not startswith(value, "-")
-} | {[name, value] |
-	some word in words
-	parts := split(word, "=")
-	name := parts[0]
-	name in argument_names
-	value := concat("=", array.slice(parts, 1, count(parts)))
-	count(parts) > 1
-}
+# A word that may turn multi-tier checkpointing on, and those that do.
+switch := `(?:^| )((?:--enable-high-scale-ckpt|enable_multi_tier_checkpointing)[^ ]*)`
 
-# Words that turn multi-tier checkpointing on.
 on_switches := {
 	"--enable-high-scale-ckpt",
 	"--enable-high-scale-ckpt=TRUE",
