@@ -37,7 +37,9 @@ from generator.state import State
 from generator.yaml_load import YamlError, read_text
 
 Progress = Callable[[int, int], None]
-_CHUNKS = (8, 24)
+_WORTH_A_WORKER = 8
+"""Clusters for which another process pays."""
+_SHARES = (2, 24)
 """Clusters handed to a worker at once, the fewest and the most: few are shared evenly, many cost
 fewer messages."""
 _PR_SET_PDEATHSIG = 1
@@ -260,9 +262,7 @@ def _staged(
     tree: Tree, classes: Classes, todo: list[str], output: Output, options: Options
 ) -> Iterator[tuple[Staged, list[Finding]]]:
     """Build clusters, in this process or in workers, results in the order of ``todo``."""
-    fewest, most = _CHUNKS
-    jobs = min(options.jobs or os.cpu_count() or 1, -(-len(todo) // fewest))
-    chunk = max(fewest, min(most, len(todo) // (4 * jobs)))
+    jobs = min(options.jobs or os.cpu_count() or 1, -(-len(todo) // _WORTH_A_WORKER))
     worker = _Worker(tree, classes, output)
     if jobs <= 1:
         yield from map(worker, todo)
@@ -273,7 +273,18 @@ def _staged(
     method = "fork" if sys.platform.startswith("linux") else "spawn"
     context = multiprocessing.get_context(method)
     with context.Pool(jobs, _start_worker, (worker,)) as pool:
-        yield from pool.imap(_work, todo, chunksize=chunk)
+        for done in pool.imap(_work, _shares(todo, jobs)):
+            yield from done
+
+
+def _shares(todo: list[str], jobs: int) -> Iterator[list[str]]:
+    """Portions of the work, smaller towards its end: no worker is to be idle for long there."""
+    fewest, most = _SHARES
+    begun = 0
+    while begun < len(todo):
+        size = max(fewest, min(most, (len(todo) - begun) // (4 * jobs)))
+        yield todo[begun : begun + size]
+        begun += size
 
 
 class _Worker:
@@ -318,9 +329,9 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
-def _work(name: str) -> tuple[Staged, list[Finding]]:
+def _work(names: list[str]) -> list[tuple[Staged, list[Finding]]]:
     assert _worker is not None
-    return _worker(name)
+    return [_worker(name) for name in names]
 
 
 def _finish(

@@ -12,13 +12,14 @@ import json
 from typing import Any
 
 from generator.jobs import RUN_HASH_LENGTH
-from generator.manifest import Manifest
+from generator.manifest import Manifest, remembered
 
 CONFIG = "stowplan.dev/config"
 EPOCH = "stowplan.dev/driver-epoch"
 WORKLOAD = "stowplan.dev/workload"
 
 
+@remembered
 def content_hash(value: Any) -> str:
     """A short hash of plain values, the same for equal values in any key order."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -110,6 +110,7 @@ class Machine:
         return max(1, chips(topology) // self.accelerator.per_node)
 
 
+@cache
 def _reserved(total: Decimal, brackets: tuple[tuple[int, str], ...], rest: Decimal) -> Decimal:
     reserved, left = Decimal(0), total
     for width, share in brackets:

@@ -50,14 +50,14 @@ def string(text: str) -> str:
 
 def expression(value: Value) -> str:
     """A value on one line; maps are written by :func:`render`."""
+    if isinstance(value, str):
+        return string(value)
     if isinstance(value, Reference):
         return value.text
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, str):
-        return string(value)
     if isinstance(value, Mapping):
         raise TypeError("a map has lines of its own")
     return "[" + ", ".join(expression(item) for item in value) + "]"
@@ -74,7 +74,8 @@ def render(blocks: Sequence[Block]) -> str:
 
 
 def _block(block: Block, indent: str, out: list[str]) -> None:
-    out.extend(f"{indent}# {line}" for line in block.comment)
+    for line in block.comment:
+        out.append(f"{indent}# {line}")
     head = " ".join([block.type, *map(string, block.labels)])
     if not block.body:
         out.append(f"{indent}{head} {{}}")
@@ -112,8 +113,9 @@ def _separate(out: list[str], opened: int) -> None:
 
 
 def _aligned(pairs: Sequence[tuple[str, Value]], indent: str, out: list[str]) -> None:
-    width = max(len(name) for name, _ in pairs)
-    out.extend(f"{indent}{name:<{width}} = {expression(value)}" for name, value in pairs)
+    width = max([len(name) for name, _ in pairs])
+    for name, value in pairs:
+        out.append(f"{indent}{name:<{width}} = {expression(value)}")
 
 
 def _map(name: str, value: Mapping[str, Value], indent: str, out: list[str]) -> None:

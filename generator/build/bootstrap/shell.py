@@ -127,7 +127,12 @@ def _word(word: str) -> str:
 
 def _folded(words: tuple[str, ...], indent: str) -> list[str]:
     """A command with its options on lines of their own."""
-    heads = [word for word in words if not word.startswith("--")]
-    options = [word for word in words if word.startswith("--")]
-    lines = [Script.quoted(*heads), *(f"  {_word(option)}" for option in options)]
-    return [*(f"{indent}{line} \\" for line in lines[:-1]), f"{indent}{lines[-1]}"]
+    heads: list[str] = []
+    options: list[str] = []
+    for word in words:
+        if word.startswith("--"):
+            options.append(f"{indent}  {_word(word)}")
+        else:
+            heads.append(_word(word))
+    lines = [f"{indent}{' '.join(heads)}", *options]
+    return [*(line + " \\" for line in lines[:-1]), lines[-1]]
