@@ -104,7 +104,7 @@ def _ratio(item: Loaded | None) -> Decimal | None:
 
 def _disk_ratio(old: Loaded | None, new: Loaded | None) -> Derived | None:
     before, after = _ratio(old), _ratio(new)
-    shown = new or old
+    shown = old if after is None else new
     if shown is None or (before is None and after is None):
         return None
     local = shown.annotation(f"{_PREFIX}local-checkpoint-size")
@@ -144,7 +144,7 @@ def _memory_share(old: Loaded | None, new: Loaded | None) -> Derived | None:
         return (size + pod) / room * 100 if size is not None and room else None
 
     before, after = share(old), share(new)
-    shown = new or old
+    shown = old if after is None else new
     if shown is None or (before is None and after is None):
         return None
     room = shown.annotation(f"{_PREFIX}node-allocatable-memory")
@@ -153,7 +153,8 @@ def _memory_share(old: Loaded | None, new: Loaded | None) -> Derived | None:
         f"{_number(before, 0)} %" if before is not None else None,
         f"{_number(after, 0)} %" if after is not None else None,
     )
-    beside = f"RAM disk + {pod} of the largest pod" if pod else "the RAM disk alone"
+    has_pod = _quantity(pod) is not None
+    beside = f"RAM disk + {pod} of the largest pod" if has_pod else "the RAM disk alone"
     exceeded = after is not None and after > 100
     over = ", MORE THAN the node has" if exceeded else ""
     return Derived(

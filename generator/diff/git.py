@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.diff.visible import visible
 from generator.findings import Location
+from generator.visible import visible
 
 _SETTINGS = {
     "GIT_OPTIONAL_LOCKS": "0",

@@ -8,7 +8,7 @@ from typing import Any
 
 from generator.diff.conditions import dig
 from generator.diff.model import IMPACT_RANK, MISSING, Change, Impact, Verb, gravest, plain_path
-from generator.diff.visible import visible
+from generator.visible import visible
 
 SHOWN = 3
 """Names listed in a sentence before the rest is counted."""

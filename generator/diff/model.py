@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from generator.diff.visible import visible
 from generator.findings import Finding
+from generator.visible import visible
 
 
 class Verb(StrEnum):

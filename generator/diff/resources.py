@@ -8,8 +8,8 @@ from typing import Any
 
 from generator.diff.model import Resource
 from generator.diff.tree import Content, unreadable
-from generator.diff.visible import visible
 from generator.findings import Finding
+from generator.visible import visible
 from generator.yaml_load import YamlError, decode, load_documents
 
 FILE_KIND = "File"

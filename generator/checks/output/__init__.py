@@ -32,16 +32,6 @@ def renderer(name: str) -> Callable[[Report, Context], Iterator[str]]:
     return render
 
 
-def printable(text: str) -> str:
-    """A text on one line that tells a terminal nothing: control characters are written out.
-
-    Names and values of a judged file end up in reports, and a report in a terminal or a CI log.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def summary(report: Report) -> str:
     """One line: what was judged and what stands."""
     from generator.findings import Severity

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from generator.checks.output import Context, printable, summary
+from generator.checks.output import Context, summary
 from generator.checks.report import Report
 from generator.findings import Severity
+from generator.visible import visible
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
 
 def _data(text: str) -> str:
-    return printable(text).replace("%", "%25")
+    return visible(text).replace("%", "%25")
 
 
 def _property(text: str) -> str:

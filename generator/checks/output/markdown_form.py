@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from generator.checks.output import Context, printable, summary
+from generator.checks.output import Context, summary
 from generator.checks.report import Report
 from generator.findings import SEVERITY_RANK, Finding
+from generator.visible import visible
 
 MAX_CHARACTERS = 60_000
 """A GitHub comment holds 65,536 characters; the rest is left to the caller's own text."""
@@ -16,13 +17,13 @@ MAX_PLACES = 8
 
 
 def _cell(text: str) -> str:
-    return printable(text).replace("|", "\\|").replace("<", "&lt;")
+    return visible(text).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _row(findings: list[Finding]) -> str:
     first = findings[0]
     places = [
-        f"`{printable(str(finding.where or finding.resource))}`"
+        f"`{visible(str(finding.where or finding.resource))}`"
         for finding in findings[:MAX_PLACES]
     ]
     if len(findings) > MAX_PLACES:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from generator.checks.output import Context, printable, summary
+from generator.checks.output import Context, summary
 from generator.checks.report import Report
 from generator.findings import Finding, Severity
+from generator.visible import visible
 
 _COLORS = {Severity.ERROR: "31", Severity.WARNING: "33", Severity.NOTE: "36"}
 
@@ -19,15 +20,15 @@ def _lines(finding: Finding, color: bool) -> Iterator[str]:
     place = finding.manifest
     where = ":".join(str(part) for part in (place.line, place.column) if part) if place else ""
     head = _paint(str(finding.severity), _COLORS[finding.severity], color)
-    subject = f" {printable(finding.resource)}:" if finding.resource else ""
-    message = printable(finding.message)
+    subject = f" {visible(finding.resource)}:" if finding.resource else ""
+    message = visible(finding.message)
     yield f"  {where + ' ' if where else ''}{head} {finding.rule}{subject} {message}\n"
     if finding.inventory:
         yield f"      made from {finding.inventory}\n"
     for place_text in finding.via:
         yield f"      via {place_text}\n"
     if finding.fix:
-        yield f"      fix: {printable(finding.fix)}\n"
+        yield f"      fix: {visible(finding.fix)}\n"
 
 
 def _line(finding: Finding) -> tuple[int, int]:
@@ -43,7 +44,7 @@ def render(report: Report, context: Context) -> Iterator[str]:
         files.setdefault((finding.cluster, place.file if place else ""), []).append(finding)
     for number, ((cluster, file), findings) in enumerate(sorted(files.items())):
         title = " · ".join(part for part in (file, cluster) if part) or "the whole tree"
-        yield ("\n" if number else "") + _paint(printable(title), "1", context.color) + "\n"
+        yield ("\n" if number else "") + _paint(visible(title), "1", context.color) + "\n"
         for finding in sorted(findings, key=_line):
             yield from _lines(finding, context.color)
     if report.waived:
@@ -51,5 +52,5 @@ def render(report: Report, context: Context) -> Iterator[str]:
         for item in report.waived:
             waiver = item.waiver
             text = f"{item.finding.resource}: {waiver.reason} ({waiver.owner}, "
-            yield f"  {item.finding.rule} {printable(text)}until {waiver.expires})\n"
+            yield f"  {item.finding.rule} {visible(text)}until {waiver.expires})\n"
     yield ("\n" if files or report.waived else "") + summary(report) + "\n"

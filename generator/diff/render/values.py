@@ -24,9 +24,9 @@ from generator.diff.model import (
     Verb,
     show_path,
 )
-from generator.diff.visible import visible
 from generator.emit_yaml import dump
 from generator.spelling import plural
+from generator.visible import visible
 
 MAX_VALUE = 120
 """Characters of a value on one line; the rest is cut with an ellipsis."""

@@ -304,6 +304,16 @@ def test_numbers_beside_a_ram_disk(compare_trees: Compare) -> None:
     assert "16 nodes (64 chips) of a" in report.headlines[0][1]
 
 
+@pytest.mark.parametrize("field", ["local-checkpoint-size", "pod-memory"])
+def test_numbers_name_only_sizes_that_can_be_read(compare_trees: Compare, field: str) -> None:
+    odd = fleet.checkpointing()
+    odd["metadata"]["annotations"][f"stowplan.dev/{field}"] = "\x1b[2J"
+    report = compare_trees({"a": fleet.cluster("a")}, {"a": fleet.cluster("a", odd)})
+    texts = [line.text for change in report.changes for line in change.derived]
+    assert texts
+    assert all(text.isprintable() for text in texts)
+
+
 def test_a_ram_disk_that_is_too_small_is_said(compare_trees: Compare) -> None:
     old = {"a": fleet.cluster("a", fleet.checkpointing(size="60Gi"))}
     new = {"a": fleet.cluster("a", fleet.checkpointing("a09ef321", "50Gi"))}
