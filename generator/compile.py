@@ -7,10 +7,8 @@ interrupt before that leaves the tree as it was.
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,11 +37,6 @@ from generator.yaml_load import YamlError, read_text
 Progress = Callable[[int, int], None]
 _WORTH_A_WORKER = 8
 """Clusters for which another process pays."""
-_SHARES = (2, 24)
-"""Clusters handed to a worker at once, the fewest and the most: few are shared evenly, many cost
-fewer messages."""
-_PR_SET_PDEATHSIG = 1
-"""prctl(2), ``linux/prctl.h``."""
 
 
 @dataclass(frozen=True)
@@ -267,30 +260,16 @@ def _staged(
     if jobs <= 1:
         yield from map(worker, todo)
         return
-    import multiprocessing
+    from generator.processes import InOrder
 
-    # Fork shares what is loaded already; where it is not to be had (macOS), spawn costs start-up.
-    method = "fork" if sys.platform.startswith("linux") else "spawn"
-    context = multiprocessing.get_context(method)
-    with context.Pool(jobs, _start_worker, (worker,)) as pool:
-        for done in pool.imap(_work, _shares(todo, jobs)):
-            yield from done
-
-
-def _shares(todo: list[str], jobs: int) -> Iterator[list[str]]:
-    """Portions of the work, smaller towards its end: no worker is to be idle for long there."""
-    fewest, most = _SHARES
-    begun = 0
-    while begun < len(todo):
-        size = max(fewest, min(most, (len(todo) - begun) // (4 * jobs)))
-        yield todo[begun : begun + size]
-        begun += size
+    yield from InOrder(worker, worker.lost, jobs).results(todo)
 
 
 class _Worker:
     """Builds a cluster and stages its files."""
 
     def __init__(self, tree: Tree, classes: Classes, output: Output) -> None:
+        self._tree = tree
         self._builder = Builder(tree, classes)
         self._output = output
 
@@ -302,36 +281,17 @@ class _Worker:
         staged.day = built.day
         return staged, built.findings
 
-
-_worker: _Worker | None = None
-
-
-def _start_worker(worker: _Worker) -> None:
-    import gc
-    import signal
-
-    global _worker
-    _worker = worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles an interrupt
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _die_with_parent()
-    # A cluster's values hold no cycles: the collector would walk them for nothing.
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
-
-
-def _die_with_parent() -> None:
-    """Have the kernel end this worker if the parent is killed (Linux; elsewhere the pipe does)."""
-    import ctypes
-    import signal
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-
-
-def _work(names: list[str]) -> list[tuple[Staged, list[Finding]]]:
-    assert _worker is not None
-    return [_worker(name) for name in names]
+    def lost(self, name: str, how: str) -> tuple[Staged, list[Finding]]:
+        """What is said of a cluster whose building ended the process that did it."""
+        finding = Finding(
+            "INV095",
+            Severity.ERROR,
+            f"the cluster could not be built: {how}",
+            "after SIGKILL, memory may have run out: give it more, or lower -j; else report this",
+            cluster=name,
+            inventory=Location(self._tree.shown(self._tree.targets[name])),
+        )
+        return Staged(name, failed=True), [finding]
 
 
 def _finish(

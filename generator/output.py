@@ -139,7 +139,9 @@ class _NewFolder:
             self._make(path.rpartition("/")[0])
             os.mkdir(f"{self._folder}/{path}")  # noqa: PTH102 - as above
         else:
-            os.makedirs(self._folder, exist_ok=True)  # noqa: PTH103 - as above
+            # What a process left that died here is of no use.
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.makedirs(self._folder)  # noqa: PTH103 - as above
         self._made.add(path)
 
     def fingerprint(self) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.findings import Finding, Location, Severity
+from generator.jsonnet import MEMORY_LIMIT, TIME_LIMIT_S, JsonnetError, UnboundedError, evaluate
 from generator.manifest import LAYERS, Manifest
 
 LAYER_ANNOTATION = "stowplan.dev/layer"
@@ -26,6 +27,10 @@ KIND_LAYERS: dict[str, str] = {
 
 _PLACE = re.compile(r"(?P<file>[^\s:()]+\.(?:jsonnet|libsonnet)):\(?(?P<line>\d+):(?P<column>\d+)")
 _EXPECTED = "function(cluster, manifests) with a list of objects as its result"
+_BOUNDS = (
+    f"look for a recursion without end: an overlay has {TIME_LIMIT_S} seconds and "
+    f"{MEMORY_LIMIT >> 30} GiB of memory"
+)
 
 
 def _fault(cluster: str, where: Location, message: str, fix: str) -> Finding:
@@ -36,8 +41,6 @@ def apply(
     root: Path, name: str, facts: dict[str, Any], manifests: list[Manifest]
 ) -> tuple[list[Manifest], list[Finding]]:
     """Run one overlay file of ``inventory/overlays`` over a cluster's manifests."""
-    import _gojsonnet
-
     cluster = str(facts["metadata"]["name"])
     folder = (root / "inventory" / "overlays").resolve()
     shown = f"inventory/overlays/{name}"
@@ -46,26 +49,18 @@ def apply(
         message = "there is no such overlay file"
         return manifests, [_fault(cluster, Location(shown), message, "create it, or mend its name")]
 
-    def imported(base: str, wanted: str) -> tuple[str, bytes]:
-        for start in (Path(base), folder):
-            target = (start / wanted).resolve()
-            if target.is_relative_to(folder) and target.is_file():
-                return str(target), target.read_bytes()
-        raise RuntimeError(f"{wanted} is not below inventory/overlays")
-
     try:
         # Called from a snippet, so that a file that is no function is an error.
-        text = _gojsonnet.evaluate_snippet(
+        text = evaluate(
             shown,
             f"function(cluster, manifests) (import {json.dumps(name)})(cluster, manifests)",
-            tla_codes={
-                "cluster": json.dumps(facts),
-                "manifests": json.dumps([manifest.body for manifest in manifests]),
-            },
-            import_callback=imported,
+            {"cluster": facts, "manifests": [manifest.body for manifest in manifests]},
+            folder,
         )
         result = json.loads(text)
-    except (RuntimeError, ValueError) as error:
+    except UnboundedError as error:
+        return manifests, [_fault(cluster, Location(shown), str(error), _BOUNDS)]
+    except (JsonnetError, ValueError) as error:
         where, message = _jsonnet_fault(str(error), folder, shown)
         return manifests, [_fault(cluster, where, message, f"an overlay is a {_EXPECTED}")]
     problem = _shape_problem(result)

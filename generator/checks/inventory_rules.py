@@ -186,6 +186,10 @@ INVENTORY: tuple[Row, ...] = (
      "kapitan compile would add it and stowplan does not: the two would differ.",
      "Write the token as kapitan compile prints it.", "Kapitan, refs/base.py",
      "generator/checks/refs.py"),
+    ("INV095", "A cluster's building does not end its process", _E,
+     "The kernel ends a process when memory runs out. The other clusters are built all the same.",
+     "Give the machine more memory, or build fewer clusters at a time (-j).",
+     _OWN, "generator/compile.py"),
     ("INV100", "Names are such that GKE takes them", _W,
      "GKE allows 40 characters for clusters and node pools, beginning with a letter. The manifests "
      "are compiled, bootstrap/ is not; stowplan bootstrap calls it an error.",

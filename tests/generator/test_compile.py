@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from datetime import date
 
 import pytest
@@ -330,39 +329,6 @@ class TestFaults:
         assert "cannot write" in answer.stderr
         assert "Traceback" not in answer.stderr
         assert fleet.compiled == before
-
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-    def test_a_stop_half_way_leaves_whole_clusters(self, fleet: Fleet, number: int) -> None:
-        fleet.compile()
-        before = fleet.compiled
-        source = (fleet.root / "inventory/targets/tpu-v6e-docs.yml").read_text()
-        for index in range(40):
-            fleet.write(f"targets/copy-{index:03}.yml", source)
-        # The last cluster is never ready, so the run does not end before it is stopped.
-        fleet.write("targets/never.yml", source + "  overlays: [endless.jsonnet]\n")
-        fleet.write(
-            "overlays/endless.jsonnet",
-            "local on(n) = on(n + 1) tailstrict;\nfunction(cluster, manifests) on(0)\n",
-        )
-        process = subprocess.Popen(
-            [*STOWPLAN, "compile", "-j", "2", "-C", str(fleet.root)],
-            env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        deadline = time.monotonic() + 60
-        while len(list((fleet.root / "compiled").glob(".stowplan-*/copy-*"))) < 40:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode != 0
-        assert "Traceback" not in errors
-        now = {p: d for p, d in fleet.compiled.items() if not p.startswith(".stowplan-")}
-        assert now == before
-        (fleet.root / "inventory/targets/never.yml").unlink()
-        assert fleet.compile().code == 0
-        assert not list((fleet.root / "compiled").glob(".stowplan-*"))
-        assert len({p.split("/")[0] for p in fleet.compiled} - {"argocd"}) == 45
 
 
 def test_colours_are_for_terminals_only(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,3 +101,35 @@ def test_an_overlay_file_that_is_not_there_is_named(fleet: Fleet, name: str) -> 
     answer = fleet.compile("-t", "tpu-v6e-docs")
     assert answer.code == 1
     assert name in answer.err
+
+
+def test_an_overlay_that_never_ends_is_stopped(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("generator.jsonnet.TIME_LIMIT_S", 1)
+    with_overlay(
+        fleet,
+        "local on(n) = if n == 0 then 0 else on(n - 1) + on(n - 1);\n"
+        "function(cluster, manifests) on(99)\n",
+    )
+    answer = fleet.compile("--keep-going")
+    assert answer.code == 1
+    assert "error INV080: the overlay was not done after 1 seconds" in answer.err
+    assert not any(path.startswith("tpu-v6e-docs/") for path in fleet.compiled)
+    assert any(path.startswith("shared-dev/") for path in fleet.compiled)
+
+
+def test_an_overlay_that_overflows_the_interpreter_is_an_error_of_its_own(fleet: Fleet) -> None:
+    with_overlay(
+        fleet,
+        "local on(n) = on(n + 1) tailstrict;\nfunction(cluster, manifests) on(0)\n",
+    )
+    fleet.write("overlays/good.jsonnet", "function(cluster, manifests) manifests")
+    fleet.edit("targets/shared-dev.yml", "  nodePools:", "  overlays: [good.jsonnet]\n  nodePools:")
+    answer = fleet.compile("--keep-going")
+    assert answer.code == 1
+    assert "the overlay cannot be evaluated: its process " in answer.err
+    assert "a recursion without end" in answer.err
+    assert "Traceback" not in answer.err
+    assert "goroutine" not in answer.err
+    assert any(path.startswith("shared-dev/") for path in fleet.compiled)

@@ -23,8 +23,7 @@ def _cell(text: str) -> str:
 def _row(findings: list[Finding]) -> str:
     first = findings[0]
     places = [
-        f"`{visible(str(finding.where or finding.resource))}`"
-        for finding in findings[:MAX_PLACES]
+        f"`{visible(str(finding.where or finding.resource))}`" for finding in findings[:MAX_PLACES]
     ]
     if len(findings) > MAX_PLACES:
         places.append(f"and {len(findings) - MAX_PLACES} more")
