@@ -125,23 +125,23 @@ class _NewFolder:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file, rest) :]
+            self._traces.append(_trace(path, os.fstat(file)))
         except OSError as error:
             error.filename = place
             raise
         finally:
             os.close(file)
-        self._traces.append(_trace(path, os.stat(place)))  # noqa: PTH116 - as above
 
     def _make(self, path: str) -> None:
         if path in self._made:
             return
         if path:
             self._make(path.rpartition("/")[0])
+        try:
             os.mkdir(f"{self._folder}/{path}")  # noqa: PTH102 - as above
-        else:
-            # What a process left that died here is of no use.
-            shutil.rmtree(self._folder, ignore_errors=True)
-            os.makedirs(self._folder)  # noqa: PTH103 - as above
+        except FileExistsError:  # left by a process that died here
+            shutil.rmtree(self._folder)
+            os.mkdir(self._folder)  # noqa: PTH102 - as above
         self._made.add(path)
 
     def fingerprint(self) -> str:
