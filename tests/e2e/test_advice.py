@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
 
 from .conftest import Stage
 from .documents import HIGH, PODS, fleet, topology_aware
-from .patient import Patient
+from .patient import Patient, run_advice
 from .scenario import Scenario
 from .test_hotswap import GARBAGE_COLLECTION_S, both_running, mixed, swapped, wounded
 
@@ -80,9 +79,6 @@ def test_a_slice_over_two_pools_is_found_and_the_advice_makes_it_whole(
 
 
 def advised(scene: Scenario, command: str) -> None:
-    """Run a command as the doctor words it, with the plane's kubectl."""
-    program, *arguments = shlex.split(command)
-    assert program == "kubectl"
-    done = scene.cluster.kubectl.run(*arguments)
-    assert done.returncode == 0, done.stderr
+    """Run a command as the doctor words it."""
+    run_advice(scene.cluster, command)
     scene.recorder.mark(command)
