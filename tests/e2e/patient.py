@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from generator.cli.main import main
-from generator.doctor.drivers import driver_name
 
+from .checkpoint_addon import CHECKPOINTING, CONFIG_API, driver_daemon_set
 from .controlplane.client import Manifest
 from .controlplane.kwok import add_pool, ready_nodes, tpu_v6e_pool
 from .controlplane.plane import Cluster
@@ -20,8 +20,6 @@ from .documents import CLUSTER, HIGH, LOW, PODS, fleet
 from .fleets import COMPILED
 
 FOLDER = COMPILED / CLUSTER
-CHECKPOINTING = "gke-managed-checkpointing"
-CONFIG_API = "checkpointing.gke.io/v1"
 POOLS = [tpu_v6e_pool(f"pool-{letter}") for letter in "abcd"]
 
 
@@ -121,30 +119,10 @@ def apply(cluster: Cluster, manifests: list[Manifest]) -> None:
 
 
 def install_driver(cluster: Cluster, config: str) -> None:
-    """Do what the add-on does: a DaemonSet named after the configuration's UID, five containers."""
-    live = cluster.client.get(CONFIG_API, "CheckpointConfiguration", config)
-    name = driver_name(live)
-    labels = {"k8s-app": "high-scale-checkpointing", "config": config}
-    cluster.client.create(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": name, "namespace": CHECKPOINTING},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {
-                        "nodeSelector": live["spec"]["nodeSelector"],
-                        "tolerations": live["spec"]["tolerations"],
-                        "containers": [
-                            {"name": f"part-{index}", "image": "driver"} for index in range(5)
-                        ],
-                    },
-                },
-            },
-        }
-    )
+    """Do what the add-on does, and wait until every node has its driver."""
+    driver = driver_daemon_set(cluster.client.get(CONFIG_API, "CheckpointConfiguration", config))
+    cluster.client.create(driver)
+    name = driver["metadata"]["name"]
     cluster.wait(
         lambda: (
             cluster.client.get("apps/v1", "DaemonSet", name, CHECKPOINTING)

@@ -11,13 +11,12 @@ import yaml
 
 from generator.cli.main import main
 
+from .checkpoint_addon import CHECKPOINTING, CONFIG_API
 from .controlplane.client import Manifest
 from .controlplane.kwok import add_pool, tpu_v6e_pool
 from .controlplane.plane import Cluster
-from .documents import HIGH, KUEUE, LOW, SLICE_CHIPS, SLICE_PODS, TPU, fleet, jobset
+from .documents import HIGH, JOBSET, KUEUE, LOW, SLICE_CHIPS, SLICE_PODS, TPU, fleet, jobset
 from .patient import (
-    CHECKPOINTING,
-    CONFIG_API,
     FOLDER,
     Patient,
     faults,
@@ -26,7 +25,6 @@ from .patient import (
     told,
     write_kubeconfig,
 )
-from .scenario import JOBSET_API
 from .timeline import JOBSET_LABEL
 
 pytestmark = pytest.mark.e2e
@@ -90,7 +88,7 @@ def test_a_job_over_quota_is_told_how_much_is_missing_and_who_holds_it(patient: 
         assert "64 at most: 16 too many" in never["message"]
     finally:
         for name in ("third", "giant"):
-            client.delete(JOBSET_API, "JobSet", name, "default")
+            client.delete(JOBSET, "JobSet", name, "default")
 
 
 def test_missing_priority_classes_are_named_with_the_jobs_that_want_them(patient: Patient) -> None:
@@ -106,7 +104,7 @@ def test_missing_priority_classes_are_named_with_the_jobs_that_want_them(patient
         patient.wait_for("DOC040", resource="WorkloadPriorityClass urgent")
         patient.wait_for("DOC024", resource="JobSet default/hasty", message="urgent")
     finally:
-        client.delete(JOBSET_API, "JobSet", "hasty", "default")
+        client.delete(JOBSET, "JobSet", "hasty", "default")
 
 
 def test_changes_by_hand_are_told_with_their_author_and_those_of_controllers_are_not(
@@ -241,7 +239,7 @@ def test_pods_of_an_admitted_job_without_nodes_are_told_until_the_nodes_come(
             lambda: running(patient.cluster, "third", SLICE_PODS), 60, "the third job to run"
         )
     finally:
-        client.delete(JOBSET_API, "JobSet", "third", "default")
+        client.delete(JOBSET, "JobSet", "third", "default")
         for node in extra.node_names():
             client.delete("v1", "Node", node, grace_s=0)
 
@@ -359,7 +357,7 @@ def test_the_printed_roles_which_only_read_are_enough_and_a_smaller_one_is_said(
         assert any(f["rule"] == "DOC023" for f in found)
         assert not [f for f in found if f["severity"] == "error"], told(found)
     finally:
-        client.delete(JOBSET_API, "JobSet", "third", "default")
+        client.delete(JOBSET, "JobSet", "third", "default")
         for manifest in (*roles, account):
             metadata = manifest["metadata"]
             client.delete(
