@@ -11,8 +11,8 @@ import yaml
 from generator.cli.main import main
 from generator.doctor.snapshot import Snapshot, dump
 
+from .faults.placement import spread
 from .fleet import FOLDER, healthy
-from .test_findings import spread
 
 Capture = pytest.CaptureFixture[str]
 
