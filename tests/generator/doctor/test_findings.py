@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import random
+
 import pytest
 
 from generator.checks.live_rules import LIVE
@@ -46,6 +49,21 @@ def test_what_cannot_be_read_is_not_called_missing() -> None:
         refuse(read.key)(snapshot)
         found = diagnose(snapshot, wanted()).findings
         assert {f.rule for f in found} == {"DOC001"}, read.key
+
+
+# Which cluster it is shows in names; who may not read them has the wrong folder compared.
+@pytest.mark.parametrize("case", [case for case in CASES if case.rule != "DOC009"], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_with_half_of_the_rights_it_says_less_and_nothing_else(case: Case, seed: int) -> None:
+    whole = healthy()
+    case.plant(whole)
+    partial = copy.deepcopy(whole)
+    keys = sorted(partial.objects)
+    for key in random.Random(seed).sample(keys, len(keys) // 2):
+        refuse(key)(partial)
+    known = {(f.rule, f.resource) for f in diagnose(whole, wanted()).findings}
+    told = [f for f in diagnose(partial, wanted()).findings if f.rule != "DOC001"]
+    assert [f for f in told if (f.rule, f.resource) not in known] == []
 
 
 def test_what_is_not_examined_for_want_of_rights_is_named() -> None:

@@ -6,15 +6,17 @@ import json
 
 import pytest
 
+from generator.doctor.diagnose import diagnose
 from generator.doctor.snapshot import Snapshot
 from generator.findings import Severity
 
 from . import fleet
+from .faults.cluster import renamed
 from .faults.drivers import DENIED
 from .faults.placement import homeless, mixing, spread, wounded
 from .faults.plant import HIGH, find, first, mount_event
 from .faults.queues import QUOTA, waits
-from .fleet import condition, jobset, pod
+from .fleet import condition, healthy, jobset, pod, wanted
 
 
 @pytest.mark.parametrize("state", ["Completed", "Failed"])
@@ -147,3 +149,29 @@ def test_jobsets_that_run_without_a_condition_show_that_their_controller_lives()
     assert find(lambda s: plant(s, {"replicatedJobsStatus": statuses}), "DOC004") == []
     (dead,) = find(lambda s: plant(s, {}), "DOC004")
     assert "JobSet is half installed" in dead.message
+
+
+def test_another_cluster_is_told_and_not_compared() -> None:
+    """What to apply and what to delete would be advice for the wrong cluster."""
+    snapshot = healthy()
+    renamed(snapshot)
+    snapshot.objects["priorityclasses"].clear()
+    told = diagnose(snapshot, wanted()).findings
+    assert {finding.cluster for finding in told} == {"tpu-v6e-docs"}
+    assert not {"DOC050", "DOC051", "DOC052"} & {finding.rule for finding in told}
+    (missing, *_) = [finding for finding in told if finding.rule == "DOC040"]
+    assert f"default/{HIGH}-of-another name it" in missing.message
+
+
+@pytest.mark.parametrize("kept", ["clusterqueues", "resourceflavors", "jobsets"])
+def test_a_cluster_that_has_some_of_the_names_is_the_right_one(kept: str) -> None:
+    keys = {"clusterqueues", "resourceflavors", "checkpointconfigurations", "jobsets"}
+    assert find(lambda s: renamed(s, *(keys - {kept})), "DOC009") == []
+
+
+def test_a_cluster_to_which_nothing_was_applied_is_the_right_one() -> None:
+    def plant(snapshot: Snapshot) -> None:
+        for key in ("clusterqueues", "resourceflavors", "checkpointconfigurations", "jobsets"):
+            snapshot.objects[key].clear()
+
+    assert find(plant, "DOC009") == []

@@ -62,12 +62,35 @@ def test_every_call_is_a_get_with_an_explicit_context(fake: FakeKubectl) -> None
     assert call == ["--request-timeout=5s", "--context=prod", "get", "--raw", "/api/v1/pods"]
 
 
-def test_the_current_context_is_bound_by_name(fake: FakeKubectl) -> None:
-    client = Kubectl("", "some.kubeconfig", fake.says("prod\n").program)
+def test_the_current_context_is_bound_by_name(fake: FakeKubectl, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.touch()
+    client = Kubectl("", str(kubeconfig), fake.says("prod\n").program)
     assert client.bound().context == "prod"
     assert fake.calls() == [
-        ["--request-timeout=30s", "--kubeconfig=some.kubeconfig", "config", "current-context"]
+        ["--request-timeout=30s", f"--kubeconfig={kubeconfig}", "config", "current-context"]
     ]
+
+
+@pytest.mark.parametrize("context", ["", "prod"])
+def test_a_kubeconfig_that_is_not_there_is_named(context: str, tmp_path: Path) -> None:
+    """kubectl would take it for an empty one, and miss the context in it."""
+    with pytest.raises(NoClusterError, match="nowhere: there is no such kubeconfig"):
+        Kubectl(context, str(tmp_path / "nowhere")).bound()
+    with pytest.raises(NoClusterError, match="there is no such kubeconfig"):
+        Kubectl(context, str(tmp_path)).bound()
+
+
+def test_the_kubeconfig_of_the_environment_is_named(
+    fake: FakeKubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = fake.says(err="error: current-context is not set", code=1)
+    monkeypatch.setenv("KUBECONFIG", "/etc/kube")
+    with pytest.raises(NoClusterError, match=r"^/etc/kube \(KUBECONFIG\) names no current context"):
+        client.get("/version")
+    monkeypatch.delenv("KUBECONFIG")
+    with pytest.raises(NoClusterError, match=r"^~/\.kube/config names no current context"):
+        client.get("/version")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +111,8 @@ def test_a_refusal_carries_the_servers_reason(fake: FakeKubectl, err: str, reaso
     [
         ("The connection to the server 127.0.0.1:9 was refused - did you", "was refused"),
         ('error: context "x" does not exist', "get-contexts lists what there is"),
-        ("error: You must be logged in to the server (Unauthorized)", "must be logged in"),
+        ("error: You must be logged in to the server (Unauthorized)", "401 Unauthorized"),
+        ("Error from server (Forbidden): <html>\n</html>", "is an HTML page"),
         ("", "ended with 1"),
     ],
 )
@@ -101,6 +125,20 @@ def test_no_cluster_is_said_in_one_line(fake: FakeKubectl, err: str, said: str) 
 def test_an_answer_that_breaks_off_is_no_cluster(fake: FakeKubectl) -> None:
     with pytest.raises(NoClusterError, match="no JSON"):
         fake.says('{"items": [').get("/api/v1/pods")
+
+
+def test_a_login_page_is_no_cluster(fake: FakeKubectl) -> None:
+    with pytest.raises(
+        NoClusterError, match=r"an HTML page \('Sign in'\): a proxy or a login page"
+    ):
+        fake.says("<html><title>Sign in</title></html>").get("/version")
+
+
+@pytest.mark.parametrize("answer", ["{}", '{"kind": "Status"}'])
+def test_a_list_without_items_is_not_taken_for_an_empty_one(fake: FakeKubectl, answer: str) -> None:
+    with pytest.raises(NoClusterError, match="/api/v1/pods: the answer is no list"):
+        fake.says(answer).items("/api/v1/pods", {})
+    assert fake.says('{"items": null}').items("/api/v1/pods", {}) == []
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
@@ -195,6 +233,46 @@ def test_a_user_who_may_read_nothing_is_told_instead_of_calling_the_cluster_heal
     kept = READS[0].plural
     snapshot = collect(FakeClient({path: no for path, no in paths.items() if path != f"/{kept}"}))
     assert set(snapshot.objects) == {READS[0].key}
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/version", {"hello": 1}),
+        ("/version", {}),
+        ("/apis", {}),
+        ("/apis", {"groups": None}),
+        ("/apis", {"groups": [{"name": "x"}]}),
+        ("/apis", {"groups": ["x"]}),
+    ],
+)
+def test_something_else_than_an_api_server_is_not_called_an_empty_cluster(
+    path: str, answer: dict[str, Any]
+) -> None:
+    class Other(FakeClient):
+        def get(self, asked: str) -> dict[str, Any]:
+            return answer if asked == path else super().get(asked)
+
+    with pytest.raises(NoClusterError, match="is no Kubernetes API server"):
+        collect(Other())
+    with pytest.raises(NoClusterError, match="is no Kubernetes API server"):
+        collect(FakeClient({path: RefusedError("NotFound", "404")}))
+
+
+def test_kinds_of_a_version_that_is_gone_by_now_are_missing() -> None:
+    gone = RefusedError("NotFound", "no such version")
+    snapshot = collect(FakeClient({"/apis/jobset.x-k8s.io/v1alpha2": gone}))
+    assert snapshot.serves("jobset.x-k8s.io", "JobSet") == []
+    assert [(u.key, u.reason) for u in snapshot.unread] == [("jobsets", "NotServed")]
+
+
+@pytest.mark.parametrize("reason", ["Forbidden", "TooManyRequests", "ServiceUnavailable"])
+def test_kinds_that_are_not_listed_are_not_called_missing(reason: str) -> None:
+    client = FakeClient({"/apis/kueue.x-k8s.io/v1beta2": RefusedError(reason, "no")})
+    with pytest.raises(
+        NoClusterError, match=r"refuses to say what it serves in kueue\.x-k8s\.io/v1beta2"
+    ):
+        collect(client)
 
 
 @pytest.mark.parametrize(

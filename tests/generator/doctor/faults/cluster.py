@@ -21,6 +21,13 @@ def bare_crds(snapshot: Snapshot) -> None:
     snapshot.objects["jobsets"].clear()
 
 
+def renamed(snapshot: Snapshot, *kinds: str) -> None:
+    """Let objects have other names, as those of another cluster have."""
+    for key in kinds or ("clusterqueues", "resourceflavors", "checkpointconfigurations", "jobsets"):
+        for item in snapshot.objects[key]:
+            item["metadata"]["name"] += "-of-another"
+
+
 CLUSTER_UPDATE = (
     "gcloud container clusters update train-1 --update-addons=HighScaleCheckpointing=ENABLED,"
     "GcsFuseCsiDriver=ENABLED --location=us-east5 --project=acme-training"
@@ -109,6 +116,13 @@ CASES = (
         "DOC009",
         lambda s: setattr(s, "context", "gke_acme-training_us-central1_train-1"),
         ("location us-central1", "us-east5"),
+    ),
+    Case(
+        "DOC009",
+        renamed,
+        ("none of the 5 queues, flavors, configurations and jobs of tpu-v6e-docs is there",),
+        "context gke_acme-training_us-east5_train-1",
+        fix="the folder of the cluster that it is",
     ),
     Case("DOC004", bare_crds, ("nothing shows whether the controller runs",), severity=WARNING),
 )
