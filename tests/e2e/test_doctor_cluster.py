@@ -16,8 +16,9 @@ import yaml
 
 from .controlplane.client import Manifest
 from .controlplane.plane import Cluster
-from .controlplane.processes import ProcessError, free_port
+from .controlplane.processes import ProcessError
 from .documents import HIGH, TPU, fleet
+from .fleets import COMPILED
 from .patient import Patient, write_kubeconfig
 
 pytestmark = pytest.mark.e2e
@@ -111,29 +112,6 @@ def test_what_git_does_not_hold_any_more_is_named(patient: Patient) -> None:
         client.delete(old["apiVersion"], old["kind"], "last-years")
 
 
-def test_an_api_server_that_is_gone_is_one_clear_line(
-    plane: Patient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The plane's own kubectl, and a port where nobody listens."""
-    content = yaml.safe_load(plane.cluster.kubectl.kubeconfig.read_text())
-    content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
-    code = replace(plane, kubeconfig=write_kubeconfig(tmp_path, content)).ask()
-    said = capsys.readouterr()
-    assert code == 2
-    assert said.out == ""
-    assert said.err.splitlines()[-1].endswith("nothing was judged")
-    assert "refused" in said.err
-
-
-def test_a_context_that_does_not_exist_is_one_clear_line(
-    plane: Patient, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert replace(plane, context="prod").ask() == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "prod" in line
-    assert "kubectl config get-contexts" in line
-
-
 def test_the_context_of_another_cluster_is_told(plane: Patient, tmp_path: Path) -> None:
     """GKE's contexts carry project and location; the folder's are others."""
     content = yaml.safe_load(plane.cluster.kubectl.kubeconfig.read_text())
@@ -146,6 +124,18 @@ def test_the_context_of_another_cluster_is_told(plane: Patient, tmp_path: Path) 
     resource = f"context {other.context}"
     other.wait_for("DOC009", resource=resource, message="project other-project")
     other.wait_for("DOC009", resource=resource, message="location us-west1")
+
+
+def test_the_folder_of_another_cluster_is_told_and_not_compared(
+    plane: Patient, tmp_path: Path
+) -> None:
+    """The plane's context says nothing; the names of queues, flavors and jobs do."""
+    report = tmp_path / "report.json"
+    other = COMPILED / "gpu-h100-prod"
+    assert plane.ask(str(other), "--format=json", f"--output={report}") == 1
+    (told_of,) = (f for f in json.loads(report.read_text())["findings"] if f["severity"] != "note")
+    assert told_of["rule"] == "DOC009"
+    assert "configurations and jobs of gpu-h100-prod is there" in told_of["message"]
 
 
 def test_a_node_that_is_not_ready_and_holds_pods_is_named(plane: Patient) -> None:
