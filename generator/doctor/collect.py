@@ -34,7 +34,7 @@ class Client(Protocol):
     def get(self, path: str) -> dict[str, Any]:
         """One GET request."""
 
-    def items(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+    def items(self, path: str, query: dict[str, str]) -> Iterable[dict[str, Any]]:
         """All objects of a list."""
 
 
@@ -139,13 +139,13 @@ def _read(
     path = read.path(version)
     try:
         found = [client.get(path)] if read.name else client.items(path, dict(read.query))
+        return [kept(read.key, item) for item in found]
     except RefusedError as error:
         if error.reason in _UNREACHABLE:
             raise NoClusterError(str(error)) from None
         if read.optional and error.reason == NOT_FOUND:
             return []
         return Unread(read.key, read.title, error.reason, error.message)
-    return [kept(read.key, item) for item in found]
 
 
 def _version(read: Read, snapshot: Snapshot, preferred: str) -> str | None:

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,24 +105,23 @@ class Kubectl:
             raise NoClusterError(f"{path}: the answer is no object")
         return answer
 
-    def items(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
-        """All objects of a list, page by page.
+    def items(self, path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """All objects of a list; a page at a time is held, since pods are large and can be many.
 
         Raises:
             RefusedError: see :meth:`get`.
             NoClusterError: see :meth:`get`.
         """
-        found: list[dict[str, Any]] = []
         position = ""
         while True:
             asked = {**query, "limit": str(PAGE)} | ({"continue": position} if position else {})
             answer = self.get(f"{path}?{urlencode(asked, quote_via=quote)}")
             if "items" not in answer:
                 raise NoClusterError(f"{path}: the answer is no list")
-            found += answer["items"] or []
+            yield from answer["items"] or []
             position = (answer.get("metadata") or {}).get("continue", "")
             if not position:
-                return found
+                return
 
     def _run(self, *arguments: str) -> str:
         command = [self.program, f"--request-timeout={self.timeout_s:g}s"]

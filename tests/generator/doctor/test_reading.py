@@ -137,8 +137,28 @@ def test_a_login_page_is_no_cluster(fake: FakeKubectl) -> None:
 @pytest.mark.parametrize("answer", ["{}", '{"kind": "Status"}'])
 def test_a_list_without_items_is_not_taken_for_an_empty_one(fake: FakeKubectl, answer: str) -> None:
     with pytest.raises(NoClusterError, match="/api/v1/pods: the answer is no list"):
-        fake.says(answer).items("/api/v1/pods", {})
-    assert fake.says('{"items": null}').items("/api/v1/pods", {}) == []
+        list(fake.says(answer).items("/api/v1/pods", {}))
+    assert list(fake.says('{"items": null}').items("/api/v1/pods", {})) == []
+
+
+def test_a_long_list_is_read_page_by_page_and_a_page_at_a_time_is_held() -> None:
+    pages = {
+        "/api/v1/pods?labelSelector=job&limit=500": (["a", "b"], "more/1"),
+        "/api/v1/pods?labelSelector=job&limit=500&continue=more%2F1": (["c"], ""),
+    }
+    asked = []
+
+    class Paged(Kubectl):
+        def get(self, path: str) -> dict[str, Any]:
+            asked.append(path)
+            items, more = pages[path]
+            return {"items": items, "metadata": {"continue": more} if more else {}}
+
+    found = Paged("prod").items("/api/v1/pods", {"labelSelector": "job"})
+    assert next(found) == "a"
+    assert len(asked) == 1
+    assert list(found) == ["b", "c"]
+    assert asked == list(pages)
 
 
 def test_a_program_that_is_not_there_is_named() -> None:

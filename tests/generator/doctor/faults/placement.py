@@ -42,6 +42,12 @@ def gated(snapshot: Snapshot) -> None:
         item["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/topology"}]
 
 
+def lost_pool(snapshot: Snapshot) -> None:
+    for item in snapshot.objects["nodes"]:
+        if item["metadata"]["name"].startswith("pool-a-"):
+            item["status"]["conditions"] = [condition("Ready", "Unknown")]
+
+
 def mixing(snapshot: Snapshot) -> None:
     flavor = first(snapshot, "resourceflavors")
     flavor["spec"]["topologyName"] = "gke"
@@ -63,9 +69,17 @@ CASES = (
     Case(
         "DOC026",
         patch("nodes", "status/conditions", [condition("Ready", "Unknown")]),
-        ("holds 1 pod of jobs",),
+        ("1 node of pool pool-a not ready (pool-a-0), with 1 pod of jobs",),
         "Node pool-a-0",
         WARNING,
+    ),
+    Case(
+        "DOC026",
+        lost_pool,
+        ("4 nodes of pool pool-a not ready (pool-a-0, pool-a-1, ", "with 4 pods of jobs"),
+        "Node pool-a-0",
+        WARNING,
+        fix="delete node pool-a-0 pool-a-1 pool-a-2 pool-a-3",
     ),
     Case(
         "DOC030",
