@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from generator.findings import Location
+from generator.yaml_lines import first_action
 
 try:
     from yaml import CSafeLoader as _BaseLoader
@@ -44,6 +45,10 @@ class YamlError(Exception):
         self.message = message
         self.where = where
         self.fix = fix
+
+
+class TemplateError(YamlError):
+    """A template, which becomes YAML once it is rendered. The place is its first action."""
 
 
 class _NotPlainError(Exception):
@@ -268,12 +273,16 @@ _PARSER_FIXES = {
 }
 """Words of libyaml's messages → what usually mends it."""
 
-_TEMPLATE_SIGNS = ("{{", "{%")
-"""What Helm, Go and Jinja templates have around what they fill in."""
-
 
 def _yaml_fault(error: yaml.YAMLError, name: str, text: str) -> YamlError:
     """Turn a parser's fault into one sentence with a place and, for the usual ones, a fix."""
+    action = first_action(text)
+    if action is not None:
+        return TemplateError(
+            f"this is a template, not YAML yet: {action.text}",
+            Location(name, action.line, action.column),
+            "render it first, such as helm template CHART",
+        )
     if isinstance(error, yaml.reader.ReaderError):
         position = int(getattr(error, "position", 0) or 0)
         line = text.count("\n", 0, position) + 1
@@ -289,16 +298,12 @@ def _yaml_fault(error: yaml.YAMLError, name: str, text: str) -> YamlError:
     if mark is not None:
         lines = text.splitlines()
         source = lines[mark.line] if mark.line < len(lines) else ""
-        near = " ".join(lines[max(0, mark.line - 1) : mark.line + 1])
         if "\t" in source[: len(source) - len(source.lstrip())] or "'\\t'" in problem:
             problem, fix = "a tab in the indentation", "YAML indents with spaces; replace the tab"
         elif "stands twice" in problem:
             fix = "merge the two or remove one; YAML readers disagree on which would win"
         elif "nesting depth" in problem:
             problem, fix = TOO_DEEP, "flatten it"
-        elif any(sign in near for sign in _TEMPLATE_SIGNS):
-            problem += " (a template, not YAML?)"
-            fix = "render a template first, such as helm template CHART"
         else:
             fix = next((fix for words, fix in _PARSER_FIXES.items() if words in problem), "")
     return YamlError(problem, where, fix)

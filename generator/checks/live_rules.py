@@ -84,7 +84,7 @@ LIVE: tuple[Row, ...] = (
         "The context is the cluster that the folder describes",
         _E,
         "Compared with another cluster's manifests everything differs, and a fix would be applied "
-        "to the wrong cluster.",
+        "to the wrong cluster; so nothing is compared then.",
         "Give the right --context or folder.",
         "gcloud container clusters get-credentials names contexts gke_PROJECT_LOCATION_NAME",
         f"{_DOCTOR}/apis.py",

@@ -13,16 +13,21 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from generator.findings import Finding, Location, Severity
-from generator.yaml_load import TOO_DEEP, Document, YamlError, load_documents
+from generator.yaml_lines import lines_outside_blocks
+from generator.yaml_load import (
+    TOO_DEEP,
+    Document,
+    TemplateError,
+    YamlError,
+    load_documents,
+)
 
 MAX_REPAIRS = 60
 """Repairs of one file, after which it is called unreadable rather than broken in places."""
 
 _SEPARATOR_LIKE = re.compile(r"^(?P<indent>[ \t]*)---(?P<tail>[ \t]+\S.*|[ \t]+)?$")
 _KEY = re.compile(r"^(?P<indent> *)(?P<dashes>(?:- +)*)(?P<key>[^\s#'\"{\[&*!|>%@`-][^:]*):(?: |$)")
-_BLOCK = re.compile(r"(?:[:-]|^) *[|>][-+0-9]*\s*(?:#.*)?$")
 _ODD_INDENT = re.compile("^[ \t]*[\u00a0\u2000-\u200b\u202f\u3000]", re.M)
-_TEMPLATE_ACTION = re.compile(r"^(?:[ \t]*(?:- +)*|.*: +)(?P<action>\{\{.*)$", re.M)
 _ODD_SPACES = re.compile("[\u00a0\u2000-\u200b\u202f\u3000\ufeff]")
 
 
@@ -44,7 +49,7 @@ def read_documents(text: str, file: str) -> Read:
     try:
         documents = load_documents(text, file)
     except YamlError as error:
-        if error.message == TOO_DEEP:
+        if error.message == TOO_DEEP or isinstance(error, TemplateError):
             return Read([], [_unreadable(error)])  # no indentation of a line mends that
         return _mend(text, file, error)
     if ("\n " in text and _hides_separator(text)) or _ODD_INDENT.search(text):
@@ -61,16 +66,11 @@ def _hides_separator(text: str) -> bool:
     """Whether an indented --- stands outside a block of literal text."""
     if " ---" not in text:
         return False
-    block: int | None = None
-    for line in text.splitlines():
-        indent = len(line) - len(line.lstrip())
-        if block is not None and (not line.strip() or indent > block):
-            continue
-        block = indent if _BLOCK.search(line) else None
-        match = _SEPARATOR_LIKE.match(line)
-        if match and match["indent"]:
-            return True
-    return False
+    return any(
+        match["indent"]
+        for _, line in lines_outside_blocks(text)
+        if (match := _SEPARATOR_LIKE.match(line))
+    )
 
 
 def _odd_separators(text: str, file: str) -> list[Finding]:
@@ -95,27 +95,7 @@ def _odd_separators(text: str, file: str) -> list[Finding]:
     return found
 
 
-def _unrendered(text: str, file: str) -> Read | None:
-    """One finding for a Helm or Go template, whose layout says nothing before it is rendered."""
-    match = _TEMPLATE_ACTION.search(text)
-    if match is None:
-        return None
-    line = text.count("\n", 0, match.start("action")) + 1
-    column = match.start("action") - text.rfind("\n", 0, match.start("action"))
-    finding = _fault(
-        "YML001",
-        f"this is a template, not YAML yet: {match['action'].strip()[:60]}",
-        "render it first, such as helm template CHART | stowplan check -",
-        file,
-        line,
-        column,
-    )
-    return Read([], [finding])
-
-
 def _mend(text: str, file: str, error: YamlError) -> Read:
-    if "{{" in text and (template := _unrendered(text, file)) is not None:
-        return template
     findings: list[Finding] = []
     lines = _clean_lines(text, file, findings)
     lines = _dedent(lines, file, findings)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from generator.diff.resources import group_of
 from generator.doctor.look import GKE_CONTEXT, Look
-from generator.doctor.reads import CHECKPOINTING, JOBSET, KUEUE
+from generator.doctor.objects import labels_of, name_of, some
+from generator.doctor.ownership import MANAGED_BY
+from generator.doctor.reads import BY_KIND, CHECKPOINTING, JOBSET, KUEUE
+from generator.doctor.wanted import Wanted
 from generator.findings import Finding, Severity
 from schemas.versions import minor_of
 
@@ -32,6 +35,15 @@ class Product:
     kinds: tuple[str, ...]
 
 
+_RIGHT_ONE = "give the right --context, or the folder of the cluster that it is"
+_NAMED_AFTER_CLUSTER = (
+    (KUEUE, "ClusterQueue"),
+    (KUEUE, "ResourceFlavor"),
+    (CHECKPOINTING, "CheckpointConfiguration"),
+    (JOBSET, "JobSet"),
+)
+"""Kinds whose names differ between clusters; those of priority classes are the same in all."""
+
 PRODUCTS = (
     Product(
         "Kueue",
@@ -44,9 +56,16 @@ PRODUCTS = (
 
 
 def right_cluster(look: Look) -> Iterator[Finding]:
+    """The context and the objects are those of the compiled cluster, where there is one."""
+    if look.wanted:
+        yield from _context(look)
+        yield from _objects_of_another(look, look.wanted)
+
+
+def _context(look: Look) -> Iterator[Finding]:
     """A context of GKE names project and location; ``cluster.yaml`` does too."""
     context = GKE_CONTEXT.fullmatch(look.snapshot.context)
-    if not context or not look.wanted:
+    if not context:
         return
     facts = {"project": look.fact("project", "id"), "location": look.fact("location")}
     for what, value in facts.items():
@@ -56,9 +75,36 @@ def right_cluster(look: Look) -> Iterator[Finding]:
                 _E,
                 f"context {look.snapshot.context}",
                 f"the context is a cluster of {what} {context[what]}, and "
-                f"{look.cluster} is one of {value}: this is another cluster",
-                "give the right --context, or the folder of the cluster that it is",
+                f"{look.cluster} is one of {value}: this is another cluster, and it is not "
+                "compared with compiled/",
+                _RIGHT_ONE,
             )
+
+
+def _objects_of_another(look: Look, wanted: Wanted) -> Iterator[Finding]:
+    """None of what is named after the cluster is there, and stowplan has written others."""
+    names: set[tuple[str, str]] = set()
+    live: set[tuple[str, str]] = set()
+    written: list[str] = []
+    for group, kind in _NAMED_AFTER_CLUSTER:
+        key = BY_KIND[group, kind].key
+        names |= {(kind, subject.name) for subject in wanted.of_kind(kind)}
+        for item in look.snapshot.items(key):
+            live.add((kind, name_of(item)))
+            if labels_of(item).get(MANAGED_BY) == "stowplan":
+                written.append(f"{kind} {name_of(item)}")
+        if not look.snapshot.has(key) and look.snapshot.serves(group, kind):
+            return  # not allowed to see them
+    if names and written and not names & live:
+        yield look.finding(
+            "DOC009",
+            _E,
+            f"context {look.snapshot.context}",
+            f"none of the {len(names)} queues, flavors, configurations and jobs of {look.cluster} "
+            f"is there, and stowplan has written others ({some(written, 2)}): this is another "
+            "cluster, and it is not compared with compiled/",
+            _RIGHT_ONE,
+        )
 
 
 def kinds_served(look: Look) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ GROUPS_WITH_KINDS = (KUEUE, JOBSET, CHECKPOINTING)
 """Groups whose kinds are looked up one by one: a CRD may be missing."""
 
 _UNREACHABLE = frozenset({"ServiceUnavailable", "Timeout", "ServerTimeout", "TooManyRequests"})
+_NO_API_SERVER = "what answers at the kubeconfig's address is no Kubernetes API server"
 PARALLEL = 6
 """Requests at once: each starts a kubectl, and most of it is waiting for the network."""
 
@@ -33,7 +34,7 @@ class Client(Protocol):
     def get(self, path: str) -> dict[str, Any]:
         """One GET request."""
 
-    def items(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+    def items(self, path: str, query: dict[str, str]) -> Iterable[dict[str, Any]]:
         """All objects of a list."""
 
 
@@ -102,21 +103,29 @@ def _discover(client: Client) -> tuple[str, dict[str, list[str]]]:
         version = client.get("/version")
         groups = client.get("/apis")
     except RefusedError as error:
+        if error.reason == NOT_FOUND:
+            raise NoClusterError(_NO_API_SERVER) from None
         raise NoClusterError(f"the API server refuses to say what it serves ({error})") from None
     served: dict[str, list[str]] = {"": ["v1"]}
-    listed = groups.get("groups")
-    for group in listed if isinstance(listed, list) else []:
-        served[str(group["name"])] = [str(entry["version"]) for entry in group["versions"]]
-    return str(version.get("gitVersion", "")), served
+    try:
+        for group in groups["groups"]:
+            served[str(group["name"])] = [str(entry["version"]) for entry in group["versions"]]
+        return str(version["gitVersion"]), served
+    except (KeyError, TypeError):
+        raise NoClusterError(_NO_API_SERVER) from None
 
 
 def _kinds(client: Client, group: str, version: str) -> list[str]:
     try:
         answer = client.get(f"/apis/{group}/{version}")
-    except RefusedError:
-        return []  # an aggregated API whose server is away; its kinds count as not served
-    resources = answer.get("resources")
-    return sorted({str(r["kind"]) for r in (resources if isinstance(resources, list) else [])})
+    except RefusedError as error:
+        if error.reason == NOT_FOUND:
+            return []  # gone since the groups were listed
+        # Kinds that are not listed would be called missing.
+        raise NoClusterError(
+            f"the API server refuses to say what it serves in {group}/{version} ({error})"
+        ) from None
+    return sorted({str(resource["kind"]) for resource in answer.get("resources") or []})
 
 
 def _read(
@@ -130,13 +139,13 @@ def _read(
     path = read.path(version)
     try:
         found = [client.get(path)] if read.name else client.items(path, dict(read.query))
+        return [kept(read.key, item) for item in found]
     except RefusedError as error:
         if error.reason in _UNREACHABLE:
             raise NoClusterError(str(error)) from None
         if read.optional and error.reason == NOT_FOUND:
             return []
         return Unread(read.key, read.title, error.reason, error.message)
-    return [kept(read.key, item) for item in found]
 
 
 def _version(read: Read, snapshot: Snapshot, preferred: str) -> str | None:

@@ -41,7 +41,6 @@ class Check:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check("the right cluster", apis.right_cluster),
     Check("kinds and versions", apis.kinds_served),
     Check("the server's version", apis.kubernetes_version),
     Check("the Cloud Storage FUSE add-on", apis.fuse_driver, ("csidrivers",)),
@@ -86,9 +85,12 @@ def diagnose(snapshot: Snapshot, wanted: Wanted | None = None) -> Report:
         wanted: the compiled one; without it nothing is compared with Git.
     """
     look = Look(snapshot, wanted)
+    found = list(apis.right_cluster(look))
+    if found:
+        # Facts and objects of another cluster would lead to wrong commands and deletions.
+        look = Look(snapshot, title=look.cluster)
     refused = {unread.key for unread in snapshot.unread if unread.reason != NOT_SERVED}
     unserved = {unread.key for unread in snapshot.unread if unread.reason == NOT_SERVED}
-    found: list[Finding] = []
     skipped: list[str] = []
     for check in CHECKS:
         if refused & set(check.needs):

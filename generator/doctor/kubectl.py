@@ -7,12 +7,17 @@ Only GET requests are ever made, and every call carries an explicit context.
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
+
+from generator.doctor.access import Access, explained, html_page
 
 PAGE = 500
 """Objects of one answer; the API server is asked for the rest with ``continue``."""
@@ -40,6 +45,10 @@ class RefusedError(Exception):
         self.message = message
 
 
+class _FailedError(Exception):
+    """kubectl did not get an answer; the text is what it said instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kubectl:
     """One context of one kubeconfig.
@@ -60,8 +69,11 @@ class Kubectl:
         """The same with the current context by name, so that it cannot change on the way.
 
         Raises:
-            NoClusterError: there is no current context.
+            NoClusterError: there is no such kubeconfig, or no current context.
         """
+        if self.kubeconfig and not Path(self.kubeconfig).is_file():
+            # kubectl takes a file that is missing for an empty one.
+            raise NoClusterError(f"{self.kubeconfig}: there is no such kubeconfig")
         if self.context:
             return self
         name = self._run("config", "current-context").strip()
@@ -87,27 +99,29 @@ class Kubectl:
         try:
             answer = json.loads(text)
         except ValueError as error:
-            raise NoClusterError(f"{path}: the answer is no JSON ({error})") from None
+            page = html_page(text)
+            raise NoClusterError(page or f"{path}: the answer is no JSON ({error})") from None
         if not isinstance(answer, dict):
             raise NoClusterError(f"{path}: the answer is no object")
         return answer
 
-    def items(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
-        """All objects of a list, page by page.
+    def items(self, path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """All objects of a list; a page at a time is held, since pods are large and can be many.
 
         Raises:
             RefusedError: see :meth:`get`.
             NoClusterError: see :meth:`get`.
         """
-        found: list[dict[str, Any]] = []
         position = ""
         while True:
             asked = {**query, "limit": str(PAGE)} | ({"continue": position} if position else {})
             answer = self.get(f"{path}?{urlencode(asked, quote_via=quote)}")
-            found += answer.get("items") or []
+            if "items" not in answer:
+                raise NoClusterError(f"{path}: the answer is no list")
+            yield from answer["items"] or []
             position = (answer.get("metadata") or {}).get("continue", "")
             if not position:
-                return found
+                return
 
     def _run(self, *arguments: str) -> str:
         command = [self.program, f"--request-timeout={self.timeout_s:g}s"]
@@ -115,7 +129,18 @@ class Kubectl:
             command.append(f"--kubeconfig={self.kubeconfig}")
         if self.context:
             command.append(f"--context={self.context}")
-        return _output([*command, *arguments], self.timeout_s + _GRACE_S)
+        try:
+            return _output([*command, *arguments], self.timeout_s + _GRACE_S)
+        except _FailedError as error:
+            raise NoClusterError(explained(str(error), self._access())) from None
+
+    def _access(self) -> Access:
+        if self.kubeconfig:
+            return Access(
+                self.context, self.kubeconfig, f" --kubeconfig={shlex.quote(self.kubeconfig)}"
+            )
+        ambient = os.environ.get("KUBECONFIG")
+        return Access(self.context, f"{ambient} (KUBECONFIG)" if ambient else "~/.kube/config")
 
 
 def _output(command: Sequence[str], timeout_s: float) -> str:
@@ -136,11 +161,9 @@ def _output(command: Sequence[str], timeout_s: float) -> str:
         raise NoClusterError(f"{command[0]} cannot be run: {error.strerror}") from None
     if done.returncode == 0:
         return done.stdout
-    text = done.stderr.strip() or f"{command[0]} ended with {done.returncode}"
-    refused = _STATUS.search(text)
-    if refused:
+    refused = _STATUS.search(done.stderr)
+    if refused and not html_page(done.stderr):
         raise RefusedError(refused["reason"], refused["message"].strip())
-    problem = text.splitlines()[-1].removeprefix("error: ")
-    if "context" in problem:  # "context … does not exist", "current-context is not set"
-        problem += " (kubectl config get-contexts lists what there is)"
-    raise NoClusterError(problem)
+    # Questions, such as that for a user's name, are on the standard output.
+    text = f"{done.stdout}{done.stderr}".strip()
+    raise _FailedError(text or f"{command[0]} ended with {done.returncode}")

@@ -23,15 +23,18 @@ class Look:
     Attributes:
         snapshot: the live cluster.
         wanted: the compiled one, None where none was given.
+        title: what findings call the cluster, where that is neither the compiled one's name nor
+            the context.
     """
 
     snapshot: Snapshot
     wanted: Wanted | None = None
+    title: str = ""
 
     @property
     def cluster(self) -> str:
         """What findings call the cluster."""
-        return self.wanted.cluster if self.wanted else self.snapshot.context
+        return self.title or (self.wanted.cluster if self.wanted else self.snapshot.context)
 
     def fact(self, *keys: str) -> Any:
         """A value of ``cluster.yaml``'s spec, None where there is none."""

@@ -250,22 +250,26 @@ def _restart(look: Look, part: Slice) -> str:
 
 
 def unready_nodes(look: Look) -> Iterator[Finding]:
-    """Nodes that are NotReady and still hold pods of jobs."""
+    """Nodes that are NotReady and still hold pods of jobs, those of one node pool together."""
     held: dict[str, list[str]] = defaultdict(list)
     for pod in look.snapshot.items("jobpods"):
         node = dig(pod, "spec", "nodeName")
         if node and dig(pod, "status", "phase") not in ("Succeeded", "Failed"):
             held[node].append(f"{namespace_of(pod)}/{name_of(pod)}")
+    pools: dict[str, list[str]] = defaultdict(list)
     for node in look.snapshot.items("nodes"):
         name = name_of(node)
         if name in held and not is_true(node, "Ready"):
-            yield look.finding(
-                "DOC026",
-                _W,
-                f"Node {name}",
-                f"the node is not ready and holds {count(len(held[name]), 'pod')} of jobs "
-                f"({some(held[name], 2)}): they are kept for five minutes, and then until the "
-                "node is deleted",
-                "GKE repairs it; to restart the job at once: "
-                + look.kubectl("delete", "node", name),
-            )
+            pools[labels_of(node).get(POOL_LABEL, name)].append(name)
+    for pool, names in sorted(pools.items()):
+        pods = [pod for name in names for pod in held[name]]
+        yield look.finding(
+            "DOC026",
+            _W,
+            f"Node {min(names)}",
+            f"{count(len(names), 'node')} of pool {pool} not ready ({some(names)}), with "
+            f"{count(len(pods), 'pod')} of jobs ({some(pods, 2)}): they are kept for five minutes, "
+            "and then until the node is deleted",
+            "GKE repairs it; to restart the job at once: "
+            + look.kubectl("delete", "node", *sorted(names)),
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from generator.checks.reading import FACTS_KIND, Group, read_groups
@@ -81,13 +82,14 @@ def read_wanted(folder: str) -> Wanted:
         NothingToReadError: there is no such folder.
         WantedError: it holds no cluster, several, or files that cannot be read.
     """
-    groups = read_groups([folder])
+    # A single file would make leftovers of all other objects.
+    groups = [] if Path(folder).is_file() else read_groups([folder])
     clusters = [group for group in groups if group.facts is not None]
     if len(clusters) != 1:
         names = ", ".join(sorted(group.cluster for group in clusters)) or "none"
         raise WantedError(
             f"{folder}: expected the folder of one cluster, such as compiled/NAME with its "
-            f"cluster.yaml; found {names}"
+            f"cluster.yaml; found {names if groups else 'a file'}"
         )
     return _wanted(clusters[0])
 

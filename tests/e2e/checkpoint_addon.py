@@ -18,7 +18,9 @@ from .controlplane.client import ApiError, Client, Manifest
 from .controlplane.plane import Cluster
 
 CONFIG_API = "checkpointing.gke.io/v1"
-NAMESPACE = "gke-managed-checkpointing"
+CHECKPOINTING = "gke-managed-checkpointing"
+#: GKE's documentation shows a driver's pod as 5/5 Running.
+CONTAINERS = 5
 FINALIZER = "checkpointing.gke.io/checkpoint-target-protection"
 _OWNER_LABEL = "e2e/configuration"
 _INTERVAL_S = 0.3
@@ -28,7 +30,7 @@ class CheckpointAddon:
     """The controller, running in a thread while the context lasts."""
 
     def __init__(self, cluster: Cluster) -> None:
-        cluster.ensure_namespace(NAMESPACE)
+        cluster.ensure_namespace(CHECKPOINTING)
         self._client = cluster.client
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -57,17 +59,17 @@ class CheckpointAddon:
 
     def _reconcile(self, config: Manifest) -> None:
         metadata = config["metadata"]
-        driver = f"multitier-driver-{metadata['uid']}"
-        exists = self._client.find("apps/v1", "DaemonSet", driver, NAMESPACE) is not None
+        driver = driver_name(config)
+        exists = self._client.find("apps/v1", "DaemonSet", driver, CHECKPOINTING) is not None
         if "deletionTimestamp" in metadata:
             if exists:
-                self._client.delete("apps/v1", "DaemonSet", driver, NAMESPACE)
+                self._client.delete("apps/v1", "DaemonSet", driver, CHECKPOINTING)
             elif not driver_pods(self._client, metadata["uid"]):
                 self._set_finalizers(metadata["name"], [])
         elif FINALIZER not in metadata.get("finalizers", []):
             self._set_finalizers(metadata["name"], [FINALIZER])
         elif not exists and not self._taken(config):
-            self._client.create(_daemon_set(driver, config))
+            self._client.create(driver_daemon_set(config))
 
     def _taken(self, config: Manifest) -> bool:
         """Whether drivers of another configuration are on the nodes that this one selects."""
@@ -81,10 +83,15 @@ class CheckpointAddon:
         self._client.merge(CONFIG_API, "CheckpointConfiguration", name, patch)
 
 
+def driver_name(config: Manifest) -> str:
+    """Name of the DaemonSet of a configuration, and the stem of its pods' names."""
+    return f"multitier-driver-{config['metadata']['uid']}"
+
+
 def driver_pods(client: Client, uid: str = "") -> list[Manifest]:
     """The drivers' pods, of one configuration or of all."""
     selector = f"{_OWNER_LABEL}={uid}" if uid else _OWNER_LABEL
-    return client.items("v1", "Pod", NAMESPACE, selector)
+    return client.items("v1", "Pod", CHECKPOINTING, selector)
 
 
 def ram_disks(client: Client) -> dict[str, str]:
@@ -96,12 +103,13 @@ def ram_disks(client: Client) -> dict[str, str]:
     }
 
 
-def _daemon_set(name: str, config: Manifest) -> Manifest:
+def driver_daemon_set(config: Manifest) -> Manifest:
+    """What the add-on makes of a CheckpointConfiguration."""
     labels = {_OWNER_LABEL: config["metadata"]["uid"]}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": {"name": name, "namespace": NAMESPACE},
+        "metadata": {"name": driver_name(config), "namespace": CHECKPOINTING},
         "spec": {
             "selector": {"matchLabels": labels},
             "template": {
@@ -109,7 +117,9 @@ def _daemon_set(name: str, config: Manifest) -> Manifest:
                 "spec": {
                     "nodeSelector": config["spec"]["nodeSelector"],
                     "tolerations": config["spec"]["tolerations"],
-                    "containers": [{"name": "driver", "image": "driver"}],
+                    "containers": [
+                        {"name": f"part-{index}", "image": "driver"} for index in range(CONTAINERS)
+                    ],
                 },
             },
         },

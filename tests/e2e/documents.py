@@ -18,7 +18,7 @@ SLICE_PODS = 4
 PODS = 2 * SLICE_PODS
 SLICE_CHIPS = 16
 EXCLUSIVE_TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-KUEUE = "kueue.x-k8s.io/v1beta2"
+KUEUE, JOBSET = "kueue.x-k8s.io/v1beta2", "jobset.x-k8s.io/v1alpha2"
 TPU = "google.com/tpu"
 #: Quota of what is not scarce in these scenarios.
 PLENTY = "1P"

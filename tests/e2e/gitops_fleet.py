@@ -13,12 +13,12 @@ from .controlplane import argocd
 from .controlplane.client import Manifest
 from .controlplane.kwok import add_pool, ready_nodes
 from .controlplane.plane import Cluster
+from .documents import HIGH_WORKLOAD, JOBSET, LOW_WORKLOAD, PODS
 from .fleet_nodes import pools_for
 from .fleet_repository import FleetRepository, Snapshot
 from .fleets import LAYERS
 from .timeline import JOBSET_LABEL
 
-JOBSET = "jobset.x-k8s.io/v1alpha2"
 APPROVAL = "argocd.argoproj.io/deletion-approved"
 #: How a server-side comparison names the object that the API server refuses.
 _REFUSED = re.compile(r"in dryrun mode for resource (\w+/[\w.-]+)")
@@ -63,6 +63,18 @@ class Fleet:
         found = self.snapshot().pods
         return all(
             len(found.get(self.repository.run_of(workload), ())) == pods for workload in workloads
+        )
+
+    def both_jobs_run(self) -> bool:
+        """Whether both of the documents' jobs run whole."""
+        return self.running(HIGH_WORKLOAD, LOW_WORKLOAD, pods=PODS)
+
+    def wait_for_jobs_and_drivers(self, nodes: int) -> None:
+        """Wait until both of the documents' jobs run and so many nodes have their driver."""
+        self.wait(
+            lambda: self.both_jobs_run() and len(self.snapshot().disks) == nodes,
+            60,
+            "both jobs to run and all drivers to be there",
         )
 
     def hold_pods(self, run: str, finalizers: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import yaml
 
 from generator.cli.main import main
-from generator.doctor.drivers import driver_name
 
+from .checkpoint_addon import CHECKPOINTING, CONFIG_API, driver_daemon_set
 from .controlplane.client import Manifest
 from .controlplane.kwok import add_pool, ready_nodes, tpu_v6e_pool
 from .controlplane.plane import Cluster
@@ -19,33 +20,43 @@ from .documents import CLUSTER, HIGH, LOW, PODS, fleet
 from .fleets import COMPILED
 
 FOLDER = COMPILED / CLUSTER
-CHECKPOINTING = "gke-managed-checkpointing"
-CONFIG_API = "checkpointing.gke.io/v1"
 POOLS = [tpu_v6e_pool(f"pool-{letter}") for letter in "abcd"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Patient:
-    """A cluster, and the doctor to ask about it."""
+    """A cluster, and how the doctor gets to it.
+
+    Attributes:
+        cluster: the plane.
+        folder: where reports are written.
+        kubeconfig: another kubeconfig than the plane's own, such as one with fewer rights.
+        context: the context to name.
+        kubectl: another program than the plane's own kubectl.
+    """
 
     cluster: Cluster
     folder: Path
+    kubeconfig: Path | None = None
+    context: str = "e2e"
+    kubectl: Path | None = None
 
-    def findings(
-        self, kubeconfig: Path | None = None, context: str = "e2e", code: int | None = None
-    ) -> list[dict[str, Any]]:
-        """What the doctor finds; through its command line, as a user would."""
+    def ask(self, *arguments: str) -> int:
+        """Run the doctor through its command line, as a user would, and return its exit code."""
+        return main(
+            [
+                "doctor",
+                f"--kubeconfig={self.kubeconfig or self.cluster.kubectl.kubeconfig}",
+                f"--context={self.context}",
+                f"--kubectl={self.kubectl or self.cluster.kubectl.binary}",
+                *arguments,
+            ]
+        )
+
+    def findings(self, code: int | None = None) -> list[dict[str, Any]]:
+        """What the doctor finds, compared with the compiled folder."""
         report = self.folder / "report.json"
-        arguments = [
-            "doctor",
-            str(FOLDER),
-            f"--kubeconfig={kubeconfig or self.cluster.kubectl.kubeconfig}",
-            f"--context={context}",
-            f"--kubectl={self.cluster.kubectl.binary}",
-            "--format=json",
-            f"--output={report}",
-        ]
-        answer = main(arguments)
+        answer = self.ask(str(FOLDER), "--format=json", f"--output={report}")
         assert answer == code if code is not None else answer in (0, 1)
         return list(json.loads(report.read_text())["findings"])
 
@@ -108,30 +119,10 @@ def apply(cluster: Cluster, manifests: list[Manifest]) -> None:
 
 
 def install_driver(cluster: Cluster, config: str) -> None:
-    """Do what the add-on does: a DaemonSet named after the configuration's UID, five containers."""
-    live = cluster.client.get(CONFIG_API, "CheckpointConfiguration", config)
-    name = driver_name(live)
-    labels = {"k8s-app": "high-scale-checkpointing", "config": config}
-    cluster.client.create(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": name, "namespace": CHECKPOINTING},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {
-                        "nodeSelector": live["spec"]["nodeSelector"],
-                        "tolerations": live["spec"]["tolerations"],
-                        "containers": [
-                            {"name": f"part-{index}", "image": "driver"} for index in range(5)
-                        ],
-                    },
-                },
-            },
-        }
-    )
+    """Do what the add-on does, and wait until every node has its driver."""
+    driver = driver_daemon_set(cluster.client.get(CONFIG_API, "CheckpointConfiguration", config))
+    cluster.client.create(driver)
+    name = driver["metadata"]["name"]
     cluster.wait(
         lambda: (
             cluster.client.get("apps/v1", "DaemonSet", name, CHECKPOINTING)
@@ -144,27 +135,19 @@ def install_driver(cluster: Cluster, config: str) -> None:
     )
 
 
-def running(cluster: Cluster, name: str) -> bool:
+def running(cluster: Cluster, name: str, number: int = PODS) -> bool:
+    """Whether a JobSet has so many pods and all of them run."""
     pods = cluster.client.items("v1", "Pod", "default", f"jobset.sigs.k8s.io/jobset-name={name}")
-    return len(pods) == PODS and all(pod["status"].get("phase") == "Running" for pod in pods)
+    return len(pods) == number and all(pod["status"].get("phase") == "Running" for pod in pods)
 
 
-def ask(
-    cluster: Cluster,
-    kubeconfig: Path | None,
-    context: str,
-    *more: str,
-    kubectl: Path | None = None,
-) -> int:
-    return main(
-        [
-            "doctor",
-            f"--kubeconfig={kubeconfig or cluster.kubectl.kubeconfig}",
-            f"--context={context}",
-            f"--kubectl={kubectl or cluster.kubectl.binary}",
-            *more,
-        ]
-    )
+def run_advice(cluster: Cluster, command: str) -> str:
+    """Run a command as the doctor words it, with the plane's kubectl, and return what it says."""
+    program, *arguments = shlex.split(command)
+    assert program == "kubectl"
+    done = cluster.kubectl.run(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def write_kubeconfig(folder: Path, content: dict[str, Any]) -> Path:

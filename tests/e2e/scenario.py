@@ -10,10 +10,8 @@ from typing import Any
 from .controlplane.client import Manifest
 from .controlplane.kwok import POOL_LABEL, NodePool, add_pool, ready_nodes, remove_node
 from .controlplane.plane import Cluster
+from .documents import JOBSET, KUEUE
 from .timeline import JOB_INDEX_LABEL, JOBSET_LABEL, Recorder, pod_state, workload_state
-
-JOBSET_API = "jobset.x-k8s.io/v1alpha2"
-KUEUE_API = "kueue.x-k8s.io/v1beta2"
 
 
 @dataclass(frozen=True)
@@ -110,11 +108,11 @@ class Scenario:
         return self.recorder.mark(what)
 
     def jobset(self, name: str) -> Manifest:
-        return self.client.get(JOBSET_API, "JobSet", name, "default")
+        return self.client.get(JOBSET, "JobSet", name, "default")
 
     def delete_jobset(self, name: str) -> None:
         """Delete a JobSet, as when its run is over and is taken out of Git."""
-        self.client.delete(JOBSET_API, "JobSet", name, "default")
+        self.client.delete(JOBSET, "JobSet", name, "default")
         self.recorder.mark(f"deleted: {name}")
 
     def restarts(self, jobset: str) -> int:
@@ -122,7 +120,7 @@ class Scenario:
 
     def workload(self, jobset: str) -> Manifest:
         """The Workload that Kueue keeps for a JobSet."""
-        for workload in self.client.items(KUEUE_API, "Workload"):
+        for workload in self.client.items(KUEUE, "Workload"):
             owners = workload["metadata"].get("ownerReferences", [])
             if any(owner["name"] == jobset for owner in owners):
                 return workload
@@ -150,7 +148,7 @@ class Scenario:
                 "",
             )
             lines.append(f"{placed.name}: {placed.state} on {placed.node or '-'} {reason}")
-        for workload in self.client.items(KUEUE_API, "Workload"):
+        for workload in self.client.items(KUEUE, "Workload"):
             state, reason = workload_state(workload)
             lines.append(f"{workload['metadata']['name']}: {state} {reason}")
         return "\n".join(lines)

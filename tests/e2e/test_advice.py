@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
 
 from .conftest import Stage
 from .documents import HIGH, PODS, fleet, topology_aware
-from .patient import Patient
+from .patient import Patient, run_advice
 from .scenario import Scenario
-from .test_hotswap import GARBAGE_COLLECTION_S, both_running, mixed, swapped, wounded
+from .test_hotswap import (
+    GARBAGE_COLLECTION_S,
+    both_running,
+    mixed,
+    stuck_in_the_wounded_pool,
+    swapped,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -33,9 +38,7 @@ def test_a_pod_in_a_wounded_pool_is_found_and_the_advice_frees_it(
         " cordon the wounded pool, and delete one of the job's pods there; it restarts elsewhere.",
     )
     patient = Patient(scene.cluster, tmp_path)
-    lost = both_running(scene, fleet())
-    scene.lose_nodes(f"{lost}-1")
-    scene.wait(lambda: wounded(scene, lost), GARBAGE_COLLECTION_S, "a pod is pending for ever")
+    lost = stuck_in_the_wounded_pool(scene)
     found = patient.wait_for("DOC030", resource=f"JobSet default/{HIGH}")
     assert f"stuck in the wounded pool {lost}: 3 of its 4 pods run there" in found["message"]
     assert "that has 3 usable nodes" in found["message"]
@@ -80,9 +83,6 @@ def test_a_slice_over_two_pools_is_found_and_the_advice_makes_it_whole(
 
 
 def advised(scene: Scenario, command: str) -> None:
-    """Run a command as the doctor words it, with the plane's kubectl."""
-    program, *arguments = shlex.split(command)
-    assert program == "kubectl"
-    done = scene.cluster.kubectl.run(*arguments)
-    assert done.returncode == 0, done.stderr
+    """Run a command as the doctor words it."""
+    run_advice(scene.cluster, command)
     scene.recorder.mark(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,26 @@ import yaml
 
 from generator.cli.main import main
 
-from .controlplane.kwok import tpu_v6e_pool
+from .checkpoint_addon import CHECKPOINTING, CONFIG_API
+from .controlplane.client import Manifest
+from .controlplane.kwok import add_pool, tpu_v6e_pool
 from .controlplane.plane import Cluster
-from .documents import HIGH, KUEUE, LOW, TPU, fleet, jobset
-from .patient import CHECKPOINTING, CONFIG_API, FOLDER, Patient, ask, faults, told, write_kubeconfig
-from .scenario import JOBSET_API
+from .documents import HIGH, JOBSET, KUEUE, LOW, SLICE_CHIPS, SLICE_PODS, TPU, fleet, jobset
+from .patient import (
+    FOLDER,
+    Patient,
+    faults,
+    run_advice,
+    running,
+    told,
+    write_kubeconfig,
+)
+from .timeline import JOBSET_LABEL
 
 pytestmark = pytest.mark.e2e
 
 QUEUE = "tpu-training-cq"
+FAILED_MOUNT = "failed-mount"
 
 
 def test_a_healthy_fleet_has_no_findings_beyond_notes(patient: Patient) -> None:
@@ -76,7 +88,7 @@ def test_a_job_over_quota_is_told_how_much_is_missing_and_who_holds_it(patient: 
         assert "64 at most: 16 too many" in never["message"]
     finally:
         for name in ("third", "giant"):
-            client.delete(JOBSET_API, "JobSet", name, "default")
+            client.delete(JOBSET, "JobSet", name, "default")
 
 
 def test_missing_priority_classes_are_named_with_the_jobs_that_want_them(patient: Patient) -> None:
@@ -92,7 +104,7 @@ def test_missing_priority_classes_are_named_with_the_jobs_that_want_them(patient
         patient.wait_for("DOC040", resource="WorkloadPriorityClass urgent")
         patient.wait_for("DOC024", resource="JobSet default/hasty", message="urgent")
     finally:
-        client.delete(JOBSET_API, "JobSet", "hasty", "default")
+        client.delete(JOBSET, "JobSet", "hasty", "default")
 
 
 def test_changes_by_hand_are_told_with_their_author_and_those_of_controllers_are_not(
@@ -139,17 +151,12 @@ def test_a_denied_mount_is_traced_to_the_binding_that_is_missing(patient: Patien
         "v1", "Pod", name, {"status": {"containerStatuses": waiting}}, CHECKPOINTING, "status"
     )
     client.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": "denied", "namespace": CHECKPOINTING},
-            "involvedObject": {"kind": "Pod", "namespace": CHECKPOINTING, "name": name},
-            "type": "Warning",
-            "reason": "FailedMount",
-            "message": 'MountVolume.SetUp failed for volume "gcs" : rpc error: code = PermissionDenied'
+        failed_mount(
+            pod,
+            'MountVolume.SetUp failed for volume "gcs" : rpc error: code = PermissionDenied'
             ' desc = failed to get GCS bucket "acme-training-checkpoints": googleapi: Error 403:'
             " Caller does not have storage.objects.list access to the Google Cloud Storage bucket.",
-        }
+        )
     )
     try:
         found = patient.wait_for("DOC012", resource=f"Pod {CHECKPOINTING}/{name}")
@@ -162,8 +169,79 @@ def test_a_denied_mount_is_traced_to_the_binding_that_is_missing(patient: Patien
         unready = patient.wait_for("DOC011", resource=f"Pod {CHECKPOINTING}/{name}")
         assert "0/5" in unready["message"]
     finally:
-        client.delete("v1", "Event", "denied", CHECKPOINTING)
+        client.delete("v1", "Event", FAILED_MOUNT, CHECKPOINTING)
         client.delete("v1", "Pod", name, CHECKPOINTING)
+
+
+def failed_mount(pod: Manifest, message: str) -> Manifest:
+    """The event of a kubelet that cannot mount a pod's volume."""
+    metadata = pod["metadata"]
+    involved = {key: metadata[key] for key in ("namespace", "name", "uid")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": FAILED_MOUNT, "namespace": metadata["namespace"]},
+        "involvedObject": {"kind": "Pod", **involved},
+        "type": "Warning",
+        "reason": "FailedMount",
+        "message": message,
+    }
+
+
+def test_a_volume_that_no_driver_mounts_is_a_fault_until_the_pod_runs(patient: Patient) -> None:
+    """What the kubelet tells of a node without the driver; its event outlives the fault."""
+    client = patient.cluster.client
+    pod = client.items("v1", "Pod", "default", f"{JOBSET_LABEL}={HIGH}")[0]
+    name = pod["metadata"]["name"]
+    waiting = [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}]
+    client.merge("v1", "Pod", name, {"status": {"conditions": waiting}}, "default", "status")
+    client.create(
+        failed_mount(
+            pod,
+            'MountVolume.MountDevice failed for volume "checkpoint" : driver name'
+            " multitier-checkpoint.csi.storage.gke.io not found in the list of registered CSI"
+            " drivers",
+        )
+    )
+    try:
+        found = patient.wait_for("DOC013", resource=f"Pod default/{name}")
+        assert f"a volume of default/{name} cannot be mounted" in found["message"]
+        assert "not found in the list of registered CSI drivers" in found["message"]
+        assert "let a CheckpointConfiguration select and tolerate it" in found["fix"]
+        as_before = {"status": {"conditions": pod["status"]["conditions"]}}
+        client.merge("v1", "Pod", name, as_before, "default", "status")
+        patient.wait_without("DOC013")
+        assert client.find("v1", "Event", FAILED_MOUNT, "default")
+    finally:
+        client.delete("v1", "Event", FAILED_MOUNT, "default")
+
+
+def test_pods_of_an_admitted_job_without_nodes_are_told_until_the_nodes_come(
+    patient: Patient,
+) -> None:
+    """The quota is raised to a slice for which there is no node pool."""
+    client, kubectl = patient.cluster.client, patient.cluster.kubectl
+    where = f"clusterqueues.kueue.x-k8s.io/{QUEUE}"
+    quota = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
+    patch = json.dumps([{"op": "replace", "path": quota, "value": str(5 * SLICE_CHIPS)}])
+    done = kubectl.run("patch", where, "--type=json", f"--patch={patch}")
+    assert done.returncode == 0, done.stderr
+    extra = tpu_v6e_pool("pool-e")
+    client.create(jobset("third"))
+    try:
+        found = patient.wait_for("DOC025", seconds=120, resource="JobSet default/third")
+        assert "slice-0 without a node, while the job holds its quota: 0/16 " in found["message"]
+        described = run_advice(patient.cluster, found["fix"].rpartition(": ")[2])
+        assert "FailedScheduling" in described
+        add_pool(client, extra)
+        patient.wait_without("DOC025")
+        patient.cluster.wait(
+            lambda: running(patient.cluster, "third", SLICE_PODS), 60, "the third job to run"
+        )
+    finally:
+        client.delete(JOBSET, "JobSet", "third", "default")
+        for node in extra.node_names():
+            client.delete("v1", "Node", node, grace_s=0)
 
 
 def test_a_node_whose_taint_keeps_the_driver_away_is_named(patient: Patient) -> None:
@@ -251,7 +329,8 @@ def test_the_printed_roles_which_only_read_are_enough_and_a_smaller_one_is_said(
     }
     client.create(account)
     kubeconfig = limited_kubeconfig(patient.cluster, tmp_path)
-    assert ask(patient.cluster, kubeconfig, "e2e") == 2
+    limited = replace(patient, kubeconfig=kubeconfig)
+    assert limited.ask() == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert "refuses every read" in said.err
@@ -261,28 +340,24 @@ def test_the_printed_roles_which_only_read_are_enough_and_a_smaller_one_is_said(
         client.create(role)
     try:
         patient.wait_for("DOC023", resource="JobSet default/third")
-        admin, limited = patient.findings(), patient.findings(kubeconfig)
-        assert [f["message"] for f in limited] == [f["message"] for f in admin]
+        seen, seen_by_admin = limited.findings(), patient.findings()
+        assert [f["message"] for f in seen] == [f["message"] for f in seen_by_admin]
         cluster_role = next(r for r in roles if r["kind"] == "ClusterRole")
         for rule in cluster_role["rules"]:
             rule["resources"] = [r for r in rule["resources"] if r not in ("clusterqueues", "pods")]
         path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/stowplan-doctor"
         client.request("PUT", path, json.dumps(cluster_role).encode())
-        patient.cluster.wait(
-            lambda: [f for f in patient.findings(kubeconfig) if f["rule"] == "DOC001"],
-            60,
-            "the smaller role to hold",
-        )
-        found = patient.findings(kubeconfig)
+        limited.wait_for("DOC001", resource="clusterqueues.kueue.x-k8s.io", message="Forbidden")
+        limited.wait_for("DOC001", resource="pods")
+        found = limited.findings()
         unread = {f["resource"]: f["message"] for f in found if f["rule"] == "DOC001"}
         assert set(unread) == {"pods", "clusterqueues.kueue.x-k8s.io", "the doctor"}
-        assert "Forbidden" in unread["clusterqueues.kueue.x-k8s.io"]
         assert "ClusterQueues" in unread["the doctor"]
         assert "stuck slices" in unread["the doctor"]
         assert any(f["rule"] == "DOC023" for f in found)
         assert not [f for f in found if f["severity"] == "error"], told(found)
     finally:
-        client.delete(JOBSET_API, "JobSet", "third", "default")
+        client.delete(JOBSET, "JobSet", "third", "default")
         for manifest in (*roles, account):
             metadata = manifest["metadata"]
             client.delete(

@@ -5,8 +5,10 @@ The later tests leave less and less of the plane that all of them share.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,14 @@ import yaml
 
 from .controlplane.client import Manifest
 from .controlplane.plane import Cluster
-from .controlplane.processes import ProcessError, free_port
+from .controlplane.processes import ProcessError
 from .documents import HIGH, TPU, fleet
-from .patient import Patient, ask, write_kubeconfig
+from .fleets import COMPILED
+from .patient import Patient, write_kubeconfig
 
 pytestmark = pytest.mark.e2e
 
+CSI_API, FUSE_DRIVER = "storage.k8s.io/v1", "gcsfuse.csi.storage.gke.io"
 JOBSET_NAMESPACE, CONTROLLER = "jobset-system", "jobset-controller-manager"
 
 
@@ -59,6 +63,43 @@ def controller(image: str, memory: str) -> Manifest:
     }
 
 
+def test_a_gke_cluster_without_the_cloud_storage_fuse_add_on_is_told_what_enables_it(
+    patient: Patient, tmp_path: Path
+) -> None:
+    """Of the cluster only its version is played, since other clusters need no such add-on."""
+    client = patient.cluster.client
+    on_gke = replace(patient, kubectl=kubectl_of_a_gke_cluster(patient.cluster, tmp_path))
+    found = on_gke.wait_for("DOC006", resource=f"CSIDriver {FUSE_DRIVER}")
+    assert "backups cannot be mounted" in found["message"]
+    assert found["fix"].startswith("gcloud container clusters update ")
+    assert "--update-addons=GcsFuseCsiDriver=ENABLED" in found["fix"]
+    # What the add-on registers.
+    driver = {
+        "apiVersion": CSI_API,
+        "kind": "CSIDriver",
+        "metadata": {"name": FUSE_DRIVER},
+        "spec": {"attachRequired": False, "podInfoOnMount": True},
+    }
+    client.create(driver)
+    try:
+        on_gke.wait_without("DOC006")
+    finally:
+        client.delete(CSI_API, "CSIDriver", FUSE_DRIVER)
+
+
+def kubectl_of_a_gke_cluster(cluster: Cluster, folder: Path) -> Path:
+    """The plane's kubectl behind a script that gives the API server's version as GKE's."""
+    script = folder / "kubectl"
+    version = json.dumps({"gitVersion": "v1.36.3-gke.1000000"})
+    script.write_text(
+        "#!/bin/sh\nfor last; do :; done\n"
+        f'test "$last" != /version || {{ echo {shlex.quote(version)}; exit; }}\n'
+        f'exec {shlex.quote(str(cluster.kubectl.binary))} "$@"\n'
+    )
+    script.chmod(0o700)
+    return script
+
+
 def test_what_git_does_not_hold_any_more_is_named(patient: Patient) -> None:
     client = patient.cluster.client
     old = next(m for m in fleet() if m["kind"] == "WorkloadPriorityClass")
@@ -71,38 +112,30 @@ def test_what_git_does_not_hold_any_more_is_named(patient: Patient) -> None:
         client.delete(old["apiVersion"], old["kind"], "last-years")
 
 
-def test_an_api_server_that_is_gone_is_one_clear_line(
-    plane: Patient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The plane's own kubectl, and a port where nobody listens."""
-    content = yaml.safe_load(plane.cluster.kubectl.kubeconfig.read_text())
-    content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
-    code = ask(plane.cluster, write_kubeconfig(tmp_path, content), "e2e")
-    said = capsys.readouterr()
-    assert code == 2
-    assert said.out == ""
-    assert said.err.splitlines()[-1].endswith("nothing was judged")
-    assert "refused" in said.err
-
-
-def test_a_context_that_does_not_exist_is_one_clear_line(
-    plane: Patient, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert ask(plane.cluster, plane.cluster.kubectl.kubeconfig, "prod") == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "prod" in line
-    assert "kubectl config get-contexts" in line
-
-
 def test_the_context_of_another_cluster_is_told(plane: Patient, tmp_path: Path) -> None:
     """GKE's contexts carry project and location; the folder's are others."""
     content = yaml.safe_load(plane.cluster.kubectl.kubeconfig.read_text())
     content["contexts"][0]["name"] = "gke_other-project_us-west1_prod"
-    kubeconfig = write_kubeconfig(tmp_path, content)
-    found = plane.findings(kubeconfig, context="gke_other-project_us-west1_prod", code=1)
-    told_of = [f["message"] for f in found if f["rule"] == "DOC009"]
-    assert any("project other-project" in message for message in told_of)
-    assert any("location us-west1" in message for message in told_of)
+    other = replace(
+        plane,
+        kubeconfig=write_kubeconfig(tmp_path, content),
+        context="gke_other-project_us-west1_prod",
+    )
+    resource = f"context {other.context}"
+    other.wait_for("DOC009", resource=resource, message="project other-project")
+    other.wait_for("DOC009", resource=resource, message="location us-west1")
+
+
+def test_the_folder_of_another_cluster_is_told_and_not_compared(
+    plane: Patient, tmp_path: Path
+) -> None:
+    """The plane's context says nothing; the names of queues, flavors and jobs do."""
+    report = tmp_path / "report.json"
+    other = COMPILED / "gpu-h100-prod"
+    assert plane.ask(str(other), "--format=json", f"--output={report}") == 1
+    (told_of,) = (f for f in json.loads(report.read_text())["findings"] if f["severity"] != "note")
+    assert told_of["rule"] == "DOC009"
+    assert "configurations and jobs of gpu-h100-prod is there" in told_of["message"]
 
 
 def test_a_node_that_is_not_ready_and_holds_pods_is_named(plane: Patient) -> None:
@@ -141,7 +174,7 @@ def test_an_api_server_that_dies_half_way_ends_the_examination_in_one_line(
     """Half a picture would show faults that are none, so nothing is judged and nothing saved."""
     killer = kubectl_that_kills_the_server(plane.cluster, tmp_path, at_call=15)
     saved = tmp_path / "snapshot.json"
-    assert ask(plane.cluster, None, "e2e", f"--save={saved}", kubectl=killer) == 2
+    assert replace(plane, kubectl=killer).ask(f"--save={saved}") == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert re.fullmatch(

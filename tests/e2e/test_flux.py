@@ -13,11 +13,11 @@ from .checkpoint_addon import CONFIG_API, CheckpointAddon
 from .controlplane import flux
 from .controlplane.client import Manifest
 from .controlplane.processes import free_port
-from .documents import CLUSTER, HIGH_WORKLOAD, LOW_WORKLOAD, PODS
+from .documents import CLUSTER, HIGH_WORKLOAD, JOBSET, LOW_WORKLOAD, PODS
 from .fleet_repository import Change, Effect, FleetRepository, foretold
 from .fleets import LAYERS, cluster_versions
 from .git_server import served
-from .gitops_fleet import JOBSET, Fleet
+from .gitops_fleet import Fleet
 from .planes import Planes
 
 pytestmark = pytest.mark.e2e
@@ -99,14 +99,7 @@ def fleet(planes: Planes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         answer = synced.cluster.kubectl.run("apply", "-k", str(repository.compiled / "flux"))
         assert answer.returncode == 0, answer.stderr
         synced.follow(revision)
-        synced.wait(
-            lambda: (
-                synced.running(HIGH_WORKLOAD, LOW_WORKLOAD, pods=PODS)
-                and len(synced.snapshot().disks) == NODES
-            ),
-            60,
-            "both jobs to run and all drivers to be there",
-        )
+        synced.wait_for_jobs_and_drivers(NODES)
         yield synced
 
 
@@ -160,7 +153,7 @@ def test_what_argo_cd_asks_about_flux_leaves_to_a_person(fleet: FluxFleet) -> No
     client.delete(JOBSET, "JobSet", old_run, "default")
     fleet.wait(
         lambda: (
-            fleet.running(HIGH_WORKLOAD, LOW_WORKLOAD, pods=PODS)
+            fleet.both_jobs_run()
             and before.effect(fleet.snapshot()).emptied == NODES
             and len(fleet.snapshot().disks) == NODES
         ),

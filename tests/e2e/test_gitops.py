@@ -16,7 +16,7 @@ import pytest
 from .checkpoint_addon import CONFIG_API, CheckpointAddon
 from .controlplane import argocd
 from .controlplane.client import Manifest
-from .documents import CLUSTER, HIGH_WORKLOAD, LOW_WORKLOAD, PODS, SLICE_PODS
+from .documents import CLUSTER, HIGH_WORKLOAD, KUEUE, LOW_WORKLOAD, PODS, SLICE_PODS
 from .fleet_repository import Change, Effect, FleetRepository, Snapshot, foretold
 from .fleets import LAYERS, cluster_versions
 from .gitops_fleet import ArgoFleet
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.e2e
 REFRESHES = 4
 IN_ORDER = dict.fromkeys(LAYERS, ("Synced", "Healthy"))
 WAVE = "argocd.argoproj.io/sync-wave"
-KUEUE = "kueue.x-k8s.io/v1beta2"
 THIRD_WORKLOAD = "third-jax-trillium"
 #: A job of one slice below the two others, for which the documents' fleet has no quota left.
 LOWEST = """\
@@ -98,14 +97,7 @@ def fleet(planes: Planes, repository: FleetRepository) -> Iterator[ArgoFleet]:
         answer = cluster.kubectl.run("apply", "--server-side", "-k", str(objects))
         assert answer.returncode == 0, answer.stderr
         synced.wait(lambda: synced.states() == IN_ORDER, 120, "all applications in order")
-        synced.wait(
-            lambda: (
-                synced.running(HIGH_WORKLOAD, LOW_WORKLOAD, pods=PODS)
-                and len(synced.snapshot().disks) == NODES
-            ),
-            60,
-            "two jobs to run and all drivers to be there",
-        )
+        synced.wait_for_jobs_and_drivers(NODES)
         yield synced
 
 
@@ -240,9 +232,7 @@ def test_a_change_of_a_job_is_a_new_run_that_begins_when_the_old_one_may_go(
 
 def all_run(fleet: ArgoFleet) -> bool:
     """Whether all three jobs run whole."""
-    return fleet.running(HIGH_WORKLOAD, LOW_WORKLOAD, pods=PODS) and fleet.running(
-        THIRD_WORKLOAD, pods=SLICE_PODS
-    )
+    return fleet.both_jobs_run() and fleet.running(THIRD_WORKLOAD, pods=SLICE_PODS)
 
 
 def test_what_the_api_refuses_is_named_and_the_next_commit_mends_it(fleet: ArgoFleet) -> None:

@@ -1,7 +1,7 @@
 """The documents' scenario: who runs when nodes fail and nothing is spare.
 
 What each case means for a fleet, and which arrangement to choose, is in docs/hotswap.md. How a job
-that is stuck already gets free is in test_doctor.py.
+that is stuck already gets free is in test_advice.py.
 """
 
 from __future__ import annotations
@@ -66,11 +66,7 @@ def test_a_wounded_pool_holds_the_high_priority_job_for_ever(stage: Stage) -> No
         "The leader of the restarted slice finds a free node in the wounded pool, so nothing is"
         " preempted; the followers are bound to that pool, and one has no node.",
     )
-    lost = both_running(scene, fleet())
-    scene.lose_nodes(f"{lost}-1")
-    scene.wait(
-        lambda: wounded(scene, lost), GARBAGE_COLLECTION_S, "a pod is pending in the wounded pool"
-    )
+    lost = stuck_in_the_wounded_pool(scene)
     restarts = scene.restarts(LOW)
     stays(scene, lambda: wounded(scene, lost) and scene.all_running(LOW, PODS))
     assert scene.restarts(LOW) == restarts
@@ -83,11 +79,7 @@ def test_waiting_for_pods_ready_does_not_leave_the_wounded_pool(stage: Stage) ->
         " chooses the wounded pool again, since its nodes are free.",
         waitForPodsReady=PATIENT_KUEUE["waitForPodsReady"],
     )
-    lost = both_running(scene, fleet())
-    scene.lose_nodes(f"{lost}-1")
-    scene.wait(
-        lambda: wounded(scene, lost), GARBAGE_COLLECTION_S, "a pod is pending in the wounded pool"
-    )
+    lost = stuck_in_the_wounded_pool(scene)
     before = {pod.name for pod in scene.pods(HIGH)}
     scene.wait(
         lambda: not before & {pod.name for pod in scene.pods(HIGH)}, 120, "Kueue starts it over"
@@ -165,6 +157,16 @@ def both_running(scene: Scenario, manifests: list[Manifest]) -> str:
     assert all(len(pools) == 1 for pools in homes), "a slice is spread over pools"
     assert len(set.union(*homes)) == len(POOLS), "two slices share a pool"
     return next(iter(scene.slices(HIGH)["0"]))
+
+
+def stuck_in_the_wounded_pool(scene: Scenario) -> str:
+    """Play the case that goes wrong: one node lost, the rest of its pool open; returns the pool."""
+    lost = both_running(scene, fleet())
+    scene.lose_nodes(f"{lost}-1")
+    scene.wait(
+        lambda: wounded(scene, lost), GARBAGE_COLLECTION_S, "a pod is pending in the wounded pool"
+    )
+    return lost
 
 
 def swapped(scene: Scenario, seconds: float = 180) -> None:

@@ -1,4 +1,4 @@
-"""The short way of building values says what PyYAML's own constructor says, text by text."""
+"""Values are built as PyYAML builds them, text by text; what is no YAML is said with its place."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.yaml_load import GoLoader, YamlError, load_documents
+from generator.findings import Location
+from generator.yaml_load import GoLoader, TemplateError, YamlError, load_documents
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = [*(REPOSITORY / "compiled").rglob("*.yaml"), *(REPOSITORY / "tests").rglob("*.yaml")]
@@ -67,3 +68,44 @@ def test_a_key_that_stands_twice_is_refused_with_its_place():
 def test_a_tag_that_does_not_fit_its_node_is_no_traceback(text):
     with pytest.raises(YamlError):
         load_documents(text, "f")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ("{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", 1, 1),
+        ("kind: Pod\nmetadata:\n  {{- include `labels` . }}\n", 3, 3),
+        ("kind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n", 3, 9),
+        ("kind: Pod\nmetadata:\n  'the: name': {{ .Release.Name }}\n", 3, 16),
+        ("items:\n- {{ toYaml .Values.item }}\n", 2, 3),
+        ("items:\n- name: {{ .Values.item }}\n", 2, 9),
+        ("args: [{{ .Values.first }}, two]\n", 1, 8),
+        ("clusters:\n{% for name in clusters %}\n  - {{ name }}\n{% endfor %}\n", 2, 1),
+        ("a: |\n  {{ in a block }}\nb: {{ in a value }}\n", 3, 4),
+    ],
+)
+def test_a_template_is_called_one_with_the_place_of_its_first_action(text, line, column):
+    with pytest.raises(TemplateError, match=r"a template, not YAML yet: \{[{%]") as caught:
+        load_documents(text, "f")
+    assert caught.value.where == Location("f", line, column)
+    assert caught.value.fix.startswith("render it first")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a: "{{ x }}"\n',
+        "a: '{{ x }}'\n",
+        'a: "it says: {{ x }}"\n',
+        "a: |\n  {{ x }}\n",
+        "a: >-\n  first\n  b: {{ x }}\n",
+        "a: 1  # b: {{ x }}\n",
+        "a: run-{{ x }}\n",
+        "a: {b: {c: 1}}\n",
+    ],
+)
+def test_braces_in_texts_do_not_hide_what_is_wrong_elsewhere(text):
+    load_documents(text, "f")
+    with pytest.raises(YamlError, match="stands twice") as caught:
+        load_documents(f"{text}z: 1\nz: 2\n", "f")
+    assert not isinstance(caught.value, TemplateError)

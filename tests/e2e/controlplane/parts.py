@@ -239,30 +239,24 @@ def https_ok(
         if client_certificate:
             context.load_cert_chain(certificates.certificate, certificates.key)
         connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=2, context=context)
-        try:
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
-            connection.request("GET", path, headers=headers)
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
+        return _answers_ok(connection, path, token)
 
     return ready
 
 
 def _http_ok(port: int) -> Callable[[], bool]:
-    def ready() -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-        try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
+    return lambda: _answers_ok(http.client.HTTPConnection("127.0.0.1", port, timeout=2), "/readyz")
 
-    return ready
+
+def _answers_ok(connection: http.client.HTTPConnection, path: str, token: str = "") -> bool:
+    try:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
 
 
 def _both(probe: Callable[[], bool], port: int) -> Callable[[], bool]:

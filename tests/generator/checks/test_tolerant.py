@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generator.checks.tolerant import read_documents
-from generator.findings import Severity
+from generator.findings import Location, Severity
 
 
 def rules(text):
@@ -136,23 +136,16 @@ def test_no_layout_raises_and_every_fault_has_a_line(lines):
     assert all(f.manifest is not None and f.fix for f in read.findings)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("{{- if .Values.on }}\nkind: Pod\n{{- end }}\n", 1),
-        ("kind: Pod\nmetadata:\n  {{- include `labels` . }}\n", 3),
-        ("kind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n", 3),
-        ("items:\n- {{ toYaml .Values.item }}\n", 2),
-    ],
-)
-def test_a_template_is_called_one_with_its_line_and_nothing_is_mended(text, line):
+def test_a_template_is_one_finding_and_nothing_of_it_is_mended():
+    """Its layout says nothing before it is rendered."""
+    text = "kind: Pod\n  metadata:\n\tlabels:\n    {{- include `labels` . }}\n"
     read = read_documents(text, "templates/job.yaml")
     [finding] = read.findings
     assert read.documents == []
     assert finding.rule == "YML001"
-    assert "this is a template, not YAML yet" in finding.message
-    assert "helm template" in finding.fix
-    assert finding.manifest.line == line
+    assert finding.message == "this is a template, not YAML yet: {{- include `labels` . }}"
+    assert finding.fix.startswith("render it first, such as helm template")
+    assert finding.manifest == Location("templates/job.yaml", 4, 5)
 
 
 def test_braces_inside_texts_are_no_template():

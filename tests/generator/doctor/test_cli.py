@@ -11,8 +11,8 @@ import yaml
 from generator.cli.main import main
 from generator.doctor.snapshot import Snapshot, dump
 
+from .faults.placement import spread
 from .fleet import FOLDER, healthy
-from .test_findings import spread
 
 Capture = pytest.CaptureFixture[str]
 
@@ -87,6 +87,8 @@ def test_roles_are_printed_without_a_cluster(capsys: Capture) -> None:
         (["no/such/folder"], "there is no file or folder no/such/folder"),
         ([str(FOLDER.parent)], "expected the folder of one cluster"),
         ([str(FOLDER / "queueing")], "found none"),
+        ([str(FOLDER / "cluster.yaml")], "expected the folder of one cluster, such as"),
+        (["--kubeconfig=/nowhere/kube"], "/nowhere/kube: there is no such kubeconfig"),
         (["--kubectl=/nowhere/kubectl"], "/nowhere/kubectl cannot be run"),
     ],
 )

@@ -1,120 +1,21 @@
-"""From a cluster to a snapshot: pages, refusals, servers that die, files that are none."""
+"""From a cluster to a snapshot: refusals, servers that die, what is kept, files that are none."""
 
 from __future__ import annotations
 
 import json
-import stat
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from generator.cli.main import main
 from generator.doctor import rbac
 from generator.doctor.collect import collect
 from generator.doctor.diagnose import diagnose
-from generator.doctor.kubectl import Kubectl, NoClusterError, RefusedError
+from generator.doctor.kubectl import NoClusterError, RefusedError
 from generator.doctor.reads import READS
 from generator.doctor.snapshot import SnapshotError, dump, kept, load
 
 from .fleet import GROUPS, healthy, wanted
-
-FAKE = """#!{python}
-import json, sys
-from pathlib import Path
-folder = Path({folder!r})
-with (folder / "calls").open("a") as calls:
-    calls.write(json.dumps(sys.argv[1:]) + "\\n")
-answer = json.loads((folder / "answer.json").read_text())
-sys.stdout.write(answer["out"])
-sys.stderr.write(answer["err"])
-sys.exit(answer["code"])
-"""
-
-
-class FakeKubectl:
-    """A program in kubectl's place that says what it is told to say, and keeps its arguments."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.program = folder / "kubectl"
-        self.program.write_text(FAKE.format(python=sys.executable, folder=str(folder)))
-        self.program.chmod(0o700)
-
-    def says(self, out: str = "", err: str = "", code: int = 0) -> Kubectl:
-        answer = {"out": out, "err": err, "code": code}
-        (self._folder / "answer.json").write_text(json.dumps(answer))
-        return Kubectl("prod", "", str(self.program), 5)
-
-    def calls(self) -> list[list[str]]:
-        return [json.loads(line) for line in (self._folder / "calls").read_text().splitlines()]
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeKubectl:
-    return FakeKubectl(tmp_path)
-
-
-def test_every_call_is_a_get_with_an_explicit_context(fake: FakeKubectl) -> None:
-    assert fake.says('{"kind": "PodList"}').get("/api/v1/pods") == {"kind": "PodList"}
-    (call,) = fake.calls()
-    assert call == ["--request-timeout=5s", "--context=prod", "get", "--raw", "/api/v1/pods"]
-
-
-def test_the_current_context_is_bound_by_name(fake: FakeKubectl) -> None:
-    client = Kubectl("", "some.kubeconfig", fake.says("prod\n").program)
-    assert client.bound().context == "prod"
-    assert fake.calls() == [
-        ["--request-timeout=30s", "--kubeconfig=some.kubeconfig", "config", "current-context"]
-    ]
-
-
-@pytest.mark.parametrize(
-    ("err", "reason"),
-    [
-        ("Error from server (Forbidden): pods is forbidden: User x cannot list", "Forbidden"),
-        ("Error from server (NotFound): the server could not find it", "NotFound"),
-    ],
-)
-def test_a_refusal_carries_the_servers_reason(fake: FakeKubectl, err: str, reason: str) -> None:
-    with pytest.raises(RefusedError) as caught:
-        fake.says(err=err, code=1).get("/api/v1/pods")
-    assert caught.value.reason == reason
-
-
-@pytest.mark.parametrize(
-    ("err", "said"),
-    [
-        ("The connection to the server 127.0.0.1:9 was refused - did you", "was refused"),
-        ('error: context "x" does not exist', "get-contexts lists what there is"),
-        ("error: You must be logged in to the server (Unauthorized)", "must be logged in"),
-        ("", "ended with 1"),
-    ],
-)
-def test_no_cluster_is_said_in_one_line(fake: FakeKubectl, err: str, said: str) -> None:
-    with pytest.raises(NoClusterError, match=said) as caught:
-        fake.says(err=err, code=1).get("/version")
-    assert "\n" not in str(caught.value)
-
-
-def test_an_answer_that_breaks_off_is_no_cluster(fake: FakeKubectl) -> None:
-    with pytest.raises(NoClusterError, match="no JSON"):
-        fake.says('{"items": [').get("/api/v1/pods")
-
-
-def test_a_program_that_is_not_there_is_named() -> None:
-    with pytest.raises(NoClusterError, match="no-such-kubectl cannot be run"):
-        Kubectl("a", program="no-such-kubectl").get("/version")
-
-
-def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("generator.doctor.kubectl._GRACE_S", 0.0)
-    slow = tmp_path / "kubectl"
-    slow.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
-    slow.chmod(0o700)
-    with pytest.raises(NoClusterError, match="no answer within"):
-        Kubectl("a", program=str(slow), timeout_s=0.3).get("/version")
 
 
 class FakeClient:
@@ -195,6 +96,46 @@ def test_a_user_who_may_read_nothing_is_told_instead_of_calling_the_cluster_heal
     kept = READS[0].plural
     snapshot = collect(FakeClient({path: no for path, no in paths.items() if path != f"/{kept}"}))
     assert set(snapshot.objects) == {READS[0].key}
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/version", {"hello": 1}),
+        ("/version", {}),
+        ("/apis", {}),
+        ("/apis", {"groups": None}),
+        ("/apis", {"groups": [{"name": "x"}]}),
+        ("/apis", {"groups": ["x"]}),
+    ],
+)
+def test_something_else_than_an_api_server_is_not_called_an_empty_cluster(
+    path: str, answer: dict[str, Any]
+) -> None:
+    class Other(FakeClient):
+        def get(self, asked: str) -> dict[str, Any]:
+            return answer if asked == path else super().get(asked)
+
+    with pytest.raises(NoClusterError, match="is no Kubernetes API server"):
+        collect(Other())
+    with pytest.raises(NoClusterError, match="is no Kubernetes API server"):
+        collect(FakeClient({path: RefusedError("NotFound", "404")}))
+
+
+def test_kinds_of_a_version_that_is_gone_by_now_are_missing() -> None:
+    gone = RefusedError("NotFound", "no such version")
+    snapshot = collect(FakeClient({"/apis/jobset.x-k8s.io/v1alpha2": gone}))
+    assert snapshot.serves("jobset.x-k8s.io", "JobSet") == []
+    assert [(u.key, u.reason) for u in snapshot.unread] == [("jobsets", "NotServed")]
+
+
+@pytest.mark.parametrize("reason", ["Forbidden", "TooManyRequests", "ServiceUnavailable"])
+def test_kinds_that_are_not_listed_are_not_called_missing(reason: str) -> None:
+    client = FakeClient({"/apis/kueue.x-k8s.io/v1beta2": RefusedError(reason, "no")})
+    with pytest.raises(
+        NoClusterError, match=r"refuses to say what it serves in kueue\.x-k8s\.io/v1beta2"
+    ):
+        collect(client)
 
 
 @pytest.mark.parametrize(
@@ -308,39 +249,3 @@ class TestRoles:
     def test_other_subjects_are_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match="expected"):
             rbac.subject_of(text)
-
-
-def test_a_saved_file_is_readable_by_its_owner_only(tmp_path: Path, fake: FakeKubectl) -> None:
-    fake.says('{"gitVersion": "v1.36.3", "groups": [], "items": [], "metadata": {}}')
-    target = tmp_path / "seen.json"
-    main(["doctor", "--context=prod", f"--kubectl={fake.program}", f"--save={target}"])
-    assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    assert load(target).context == "prod"
-
-
-DYING = """#!{python}
-import json, sys
-from pathlib import Path
-path = sys.argv[-1]
-if "nodes" in path:
-    sys.stderr.write("The connection to the server was refused - did you specify the right port?\\n")
-    sys.exit(1)
-print(json.dumps({{"gitVersion": "v1.36.3", "groups": [], "items": [], "metadata": {{}}}}))
-"""
-
-
-def test_a_server_that_dies_half_way_is_one_line_and_saves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program = tmp_path / "kubectl"
-    program.write_text(DYING.format(python=sys.executable))
-    program.chmod(0o700)
-    target = tmp_path / "seen.json"
-    code = main(["doctor", "--context=prod", f"--kubectl={program}", f"--save={target}"])
-    said = capsys.readouterr()
-    assert code == 2
-    assert said.out == ""
-    assert not target.exists()
-    last = said.err.splitlines()[-1]
-    assert "the API server stopped answering on the read of nodes" in last
-    assert last.endswith("nothing was judged")

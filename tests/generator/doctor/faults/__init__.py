@@ -1,0 +1,1 @@
+"""The doctor's faults, as they are planted in a healthy snapshot, and what must be said of each."""
