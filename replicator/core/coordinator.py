@@ -171,7 +171,7 @@ class Coordinator:
             self.run.epoch if self.run is not None else 0,
             now,
         )
-        return self.restore.start()
+        return self.restore.start(now) + self._restore_changed(now)
 
     def _resume(self, hello: msg.Hello, now: float) -> list[fx.CoordinatorEffect]:
         self.run = hello.linked or hello.prepared

@@ -155,8 +155,7 @@ class Node:
         plan = self._plan
         if plan is not None and key.checkpoint == plan.checkpoint and key.shard in self._needs:
             self._needs.discard(key.shard)
-            if not self._needs:
-                effects += self._prepared(plan, now)
+            effects += self._prepared(plan, now)
         return effects
 
     def copy_failed(
@@ -243,7 +242,10 @@ class Node:
     def _on_plan(self, plan: msg.Plan, now: float) -> list[fx.NodeEffect]:
         if self.state.linked is not None:
             return []  # the application runs: no plan can concern it
-        self._plan = plan
+        known, self._plan = self._plan, plan
+        if known is not None and known.run == plan.run:  # confirmed
+            announced = fx.Announce(plan.checkpoint, plan.backup)
+            return [announced, *self._prepared(plan, now)]
         self._needs = set(plan.needs)
         self._in_flight.clear()
         self.state = replace(
@@ -253,16 +255,15 @@ class Node:
             checkpoint=plan.checkpoint,
             forced=plan.forced,
         )
-        effects: list[fx.NodeEffect] = [
-            fx.CancelCopies(),
-            fx.Persist(self.state),
-            fx.Announce(plan.checkpoint, plan.backup),
-        ]
-        if not self._needs:
-            effects += self._prepared(plan, now)
-        return effects
+        effects: list[fx.NodeEffect] = [fx.CancelCopies(), fx.Persist(self.state)]
+        if not plan.tentative:  # the application must not hear of a step that may yet change
+            effects.append(fx.Announce(plan.checkpoint, plan.backup))
+        return effects + self._prepared(plan, now)
 
     def _prepared(self, plan: msg.Plan, now: float) -> list[fx.NodeEffect]:
+        """Say so once all that the plan needs is here, and the plan is certain."""
+        if self._needs or plan.tentative:
+            return []
         self.state = replace(self.state, prepared=plan.run)
         return [fx.Persist(self.state), *self._send(msg.Prepared(plan.run), now)]
 

@@ -1,5 +1,9 @@
 """The restore phase of a coordinator: read backups, choose, transfer, agree.
 
+What the cluster holds is mostly what will be restored, so its verification and transfers begin
+while the backups are still being read, on a tentative plan. Nobody is prepared, let alone linked,
+on that: once the backups and `restore.version` are known the plan is confirmed or made anew.
+
 It ends in one of three ways: `ready` (all nodes hold verified data and are prepared), `refused`
 (with the reason), or the coordinator drops it because a node came or went.
 """
@@ -72,9 +76,13 @@ class Restore:
 
     # ---- choosing -------------------------------------------------------------------------------
 
-    def start(self) -> list[fx.CoordinatorEffect]:
-        """Begin by looking at the backups."""
+    def start(self, now: float) -> list[fx.CoordinatorEffect]:
+        """Begin by looking at the backups, and with what the cluster holds meanwhile."""
         self._reading = True
+        self.forced = ""
+        return [*self._read(), *self._plan(now)]
+
+    def _read(self) -> list[fx.CoordinatorEffect]:
         return [fx.ReadBackups(self._damaged_backups)]
 
     def backups_read(
@@ -95,21 +103,60 @@ class Restore:
         self._reading = False
         self.backups = list(backups)
         self.forced = forced or ""
-        return self._plan(now)
+        choice = self._choose()
+        if isinstance(choice, Choice) and self._is_under_way(choice):
+            self.discard = choice.discard
+            return self._announce(choice, now)
+        return self._carry_out(choice, now)
+
+    def _is_under_way(self, choice: Choice) -> bool:
+        """Whether the tentative plan is just this, and its run newer than all that is stored."""
+        distribution = self._distribution
+        return (
+            distribution is not None
+            and self.run is not None
+            and not choice.primary_backup
+            and choice.checkpoint == distribution.checkpoint
+            and all(backup.checkpoint.epoch < self.run.epoch for backup in self.backups)
+            and distribution.fill_from(choice.backup)
+        )
 
     def forced_is_bad(self, problem: str) -> None:
         """`restore.version` cannot be read as a backup's name: refuse, delete nothing."""
         if self._reading:
             self.refused = problem
 
+    def _choose(self) -> Choice | Refused:
+        """The restore point, from what is known now."""
+        backups = [] if self._reading else self.backups
+        forced = self.forced or None
+        return choose(self._catalogue, backups, forced, self._job.world, self._shards)
+
     def _plan(self, now: float) -> list[fx.CoordinatorEffect]:
-        """Choose a restore point from what is known now, and start its transfers."""
-        choice = choose(
-            self._catalogue, self.backups, self.forced or None, self._job.world, self._shards
-        )
+        """Choose, and start the transfers.
+
+        While the backups are being read that is tentative, and without a checkpoint that the
+        cluster alone can restore there is nothing to do until they are known.
+        """
+        choice = self._choose()
+        if self._reading and (isinstance(choice, Refused) or choice.checkpoint is None):
+            self._forget_plan()
+            return []
+        return self._carry_out(choice, now)
+
+    def _forget_plan(self) -> None:
+        self._distribution = None
+        self.ready = False
+        self._prepared.clear()
+        self._checks.clear()
+        self._retries.clear()
+        self._transfers.clear()
+
+    def _carry_out(self, choice: Choice | Refused, now: float) -> list[fx.CoordinatorEffect]:
         if isinstance(choice, Refused):
             self.refused = choice.text
             return []
+        self._forget_plan()
         seen = [member.hello.epoch for member in self._members.by_rank.values()]
         seen += [c.epoch for c in self._catalogue.checkpoints]
         seen += [b.checkpoint.epoch for b in self.backups]
@@ -118,12 +165,6 @@ class Restore:
         self.run = Run(self._epoch, f"{self._token}-{self._plans}")
         self.checkpoint = choice.checkpoint
         self.discard = choice.discard if choice.checkpoint is not None else ()
-        self._distribution = None
-        self.ready = False
-        self._prepared.clear()
-        self._checks.clear()
-        self._retries.clear()
-        self._transfers.clear()
         effects = self._announce(choice, now)
         if choice.checkpoint is None:
             return effects
@@ -147,8 +188,10 @@ class Restore:
             needs: tuple[ShardId, ...] = ()
             if choice.checkpoint is not None:
                 needs = tuple(ShardId(rank, worker) for worker in range(self._job.workers))
-            plan = msg.Plan(self.run, choice.checkpoint, backup, self.forced, needs)
+            plan = msg.Plan(self.run, choice.checkpoint, backup, self.forced, needs, self._reading)
             effects += self._members.to(rank, plan, now)
+        if self._reading:
+            return effects
         if choice.incomplete:
             text = "not restorable: " + "; ".join(choice.incomplete[:5])
             effects += self._members.broadcast(msg.Report(text), now)
@@ -183,6 +226,8 @@ class Restore:
 
     def _choose_again(self, now: float) -> list[fx.CoordinatorEffect]:
         """A checkpoint proved damaged: choose without what is bad."""
+        if self._reading:
+            return self._plan(now)
         known_bad = {b.name for b in self.backups} & set(self._damaged_backups)
         if not known_bad:
             return self._plan(now)
@@ -192,9 +237,7 @@ class Restore:
                 "manifest. Name another one or remove restore.version; nothing was deleted."
             )
             return []
-        self._distribution = None
-        self._read_at = None
-        return self.start()
+        return self.start(now)
 
     def have(self, rank: int, have: msg.Have, now: float) -> list[fx.CoordinatorEffect]:
         """A node holds a verified copy."""
@@ -272,7 +315,8 @@ class Restore:
 
     def _settle(self) -> None:
         """Ready once all are prepared and no copy is under suspicion."""
-        self.ready = len(self._prepared) == self._job.world and not self._checks
+        everyone = len(self._prepared) == self._job.world
+        self.ready = everyone and not self._checks and not self._reading
 
     # ---- time -----------------------------------------------------------------------------------
 
@@ -287,7 +331,10 @@ class Restore:
             return []
         if self._read_at is not None and now >= self._read_at:
             self._read_at = None
-            return self.start()
+            return self._read() + self._tick_transfers(now)
+        return self._tick_transfers(now)
+
+    def _tick_transfers(self, now: float) -> list[fx.CoordinatorEffect]:
         distribution = self._distribution
         if distribution is None:
             return []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from replicator.core import effects as fx
 from replicator.core.coordinator import Coordinator
+from replicator.core.messages import Plan
 from replicator.core.model import (
     Content,
     Copy,
@@ -40,6 +41,7 @@ class Machine:
         self.crash_in: int | None = None  # effects until the agent dies
         self.connection: int | None = None
         self.sealing = False
+        self.forced_as_read: str | None = None  # None until the coordinator's listing has come
 
     # ---- life -----------------------------------------------------------------------------------
 
@@ -110,6 +112,7 @@ class Machine:
             self.coordinator = None
             return
         self.world.coordinators += 1
+        self.forced_as_read = None
         token = f"c{self.world.coordinators}"
         self.coordinator = Coordinator(
             job, token, self.world.timing, self.world.name_backup, self.world.now
@@ -328,6 +331,9 @@ class Machine:
 
     def _do_SendTo(self, effect: fx.SendTo) -> None:  # noqa: N802
         assert self.coordinator is not None
+        plan = effect.message
+        if isinstance(plan, Plan) and not plan.tentative:
+            self.world.invariants.planning(plan.run, plan.forced, self.forced_as_read)
         member = self.coordinator.members.by_rank.get(effect.rank)
         if member is not None:
             self.world.network.send_down(member.connection, effect.message)
@@ -339,6 +345,7 @@ class Machine:
         self.world.network.close(effect.connection, by=self.index)
 
     def _do_ReadBackups(self, effect: fx.ReadBackups) -> None:  # noqa: N802
+        self.forced_as_read = None
         self.later(0.1 + self.world.random.random(), self._read_backups, self.coordinator, effect)
 
     def _read_backups(self, asked_by: Coordinator, effect: fx.ReadBackups) -> None:
@@ -346,6 +353,8 @@ class Machine:
         if coordinator is not asked_by:
             return
         problem = "storage does not answer" if store.down else ""
+        if not problem:
+            self.forced_as_read = store.forced or ""
         self.decide(
             asked_by.backups_read(store.listing(effect.skip), store.forced, problem, self.world.now)
         )

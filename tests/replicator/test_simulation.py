@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -125,6 +126,24 @@ def test_it_notices_when_newer_checkpoints_are_passed_over(monkeypatch):
 
     monkeypatch.setattr(restore, "choose", lazy)
     assert first_violation().startswith("1:")
+
+
+def test_it_notices_when_a_restore_does_not_wait_for_the_backups(monkeypatch):
+    def impatient(self, now):
+        return self._plan(now)
+
+    monkeypatch.setattr(restore.Restore, "start", impatient)
+    assert first_violation().startswith("1:")
+
+
+def test_it_notices_when_nodes_take_a_tentative_plan_for_certain(monkeypatch):
+    original = node.Node._on_plan
+
+    def credulous(self, plan, now):
+        return original(self, replace(plan, tentative=False), now)
+
+    monkeypatch.setitem(node._HANDLERS, messages.Plan, credulous)
+    assert first_violation(2000).startswith("1:")
 
 
 def test_it_notices_when_a_backup_is_sealed_too_early(monkeypatch):
