@@ -153,7 +153,7 @@ def test_a_commit_of_a_run_that_was_not_prepared_links_nothing():
 
 def test_the_link_comes_before_the_record_of_it_and_before_any_deletion():
     node = Node(NodeState(job=JOB, attempt="a", epoch=1), (), "h:1", TIMING)
-    node.copies[Key(at(9), ShardId(0, 0))] = (content("y"), 2)
+    node.holdings.copies[Key(at(9), ShardId(0, 0))] = (content("y"), 2)
     node.link_up(0.0)
     node.received(msg.Plan(RUN, at(1, 0), "", "", (ShardId(0, 0),)), 0.0)
     peer = Source(Origin.PEER, 1, "h:2")

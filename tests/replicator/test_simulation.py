@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from replicator.core import coordinator, members, messages, node, restore, rounds
+from replicator.core import coordinator, holdings, members, messages, node, restore, rounds
 from replicator.simulate.run import replay, run_seed, run_seeds
 
 SEEDS = 300
@@ -61,7 +61,7 @@ def test_it_notices_when_old_data_goes_too_early(monkeypatch):
     def too_early(checkpoint, complete, replicated, held):
         return (replicated is not None and checkpoint < replicated) or checkpoint not in held
 
-    monkeypatch.setattr(node, "may_delete", too_early)
+    monkeypatch.setattr(holdings, "may_delete", too_early)
     assert first_violation().startswith("1:")
 
 
