@@ -7,7 +7,7 @@ All decisions that need the view of more than one node are the coordinator's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from replicator.core.model import (
 )
 from replicator.core.saves import Saves
 from replicator.core.state import NodeState, hello
+from replicator.core.transfers import Transfers
 
 MAX_TOLD = 1000
 """Errors that are remembered so as not to be written again."""
@@ -49,7 +50,7 @@ class Node:
         self.connected = False
         self._needs: set[ShardId] = set()
         self._plan: msg.Plan | None = None
-        self._in_flight: dict[Key, fx.GetCopy] = {}
+        self._transfers = Transfers()
         self._heard = self._sent = 0.0
         self._hello_at: float | None = None
         self._joined_at: float | None = None
@@ -79,12 +80,23 @@ class Node:
         self.holdings.a_new_run()
         self._needs.clear()
         self._plan = None
-        self._in_flight.clear()
         self._told.clear()
         self._hello_at = None
         self._joined_at = self._lost_at = now
         self.connected = False  # whatever is still under way belongs to the earlier start
-        return [fx.CancelCopies(), fx.Persist(self.state), fx.Reconnect()]
+        effects = [*self._transfers.stop(), fx.Persist(self.state)]
+        return [*effects, *self._check_own(job), fx.Reconnect()]
+
+    def _check_own(self, job: Job) -> Iterator[fx.NodeEffect]:
+        """Begin to verify what will most likely be restored; the others may be a while."""
+        own = _own_shards(job)
+        newest = self.holdings.newest(own)
+        if newest is None:
+            return iter(())
+        keys = [Key(newest, shard) for shard in own]
+        held = self.holdings.copies
+        local = Source(Origin.LOCAL, job.rank)
+        return self._transfers.check(fx.GetCopy(key, *held[key], local) for key in keys)
 
     def saved(self, step: int, now: float) -> list[fx.NodeEffect]:
         """The application has finished saving a step (all workers)."""
@@ -128,7 +140,9 @@ class Node:
     def copied(self, key: Key, content: Content, world: int, now: float) -> list[fx.NodeEffect]:
         """A copy is on this disk, verified."""
         self.holdings.copies[key] = (content, world)
-        self._in_flight.pop(key, None)
+        return self._got(key, content, now) if self._transfers.done(key) else []
+
+    def _got(self, key: Key, content: Content, now: float) -> list[fx.NodeEffect]:
         effects = self._send(msg.Have(key.checkpoint, key.shard, content), now)
         plan = self._plan
         if plan is not None and key.checkpoint == plan.checkpoint and key.shard in self._needs:
@@ -140,14 +154,14 @@ class Node:
         self, key: Key, source: Source, failure: Failure, detail: str, now: float
     ) -> list[fx.NodeEffect]:
         """A copy could not be made, or a local one proved bad (then it is taken out of use)."""
-        if self._in_flight.pop(key, None) is None:
+        asked_for = self._transfers.failed(key)
+        if asked_for is None:
             return []
         effects: list[fx.NodeEffect] = []
         if source.origin is Origin.LOCAL and failure in (Failure.CORRUPT, Failure.MISSING):
             effects += self._take_out(key, detail)
-        effects += self._send(
-            msg.CopyFailed(key.checkpoint, key.shard, source, failure, detail[:500]), now
-        )
+        if asked_for:
+            effects += self._send(msg.CopyFailed(*key, source, failure, detail[:500]), now)
         if failure is not Failure.TRANSIENT:
             step, rank = key.checkpoint.step, key.shard.rank
             text = f"step {step} of node {rank}: {failure} ({source.origin}): {detail}"
@@ -182,10 +196,9 @@ class Node:
         self.connected = True
         self._heard = now
         self._hello_at = None
-        self._in_flight.clear()
         self._plan = None
         self._needs.clear()
-        return [fx.CancelCopies(), *self._send(self._hello(), now)]
+        return [*self._transfers.stop_for(None), *self._send(self._hello(), now)]
 
     def link_down(self, now: float) -> list[fx.NodeEffect]:
         """The connection is gone."""
@@ -215,7 +228,6 @@ class Node:
             announced = fx.Announce(plan.checkpoint, plan.backup)
             return [announced, *self._prepared(plan, now)]
         self._needs = set(plan.needs)
-        self._in_flight.clear()
         self.state = replace(
             self.state,
             epoch=max(self.state.epoch, plan.run.epoch),
@@ -223,7 +235,7 @@ class Node:
             checkpoint=plan.checkpoint,
             forced=plan.forced,
         )
-        effects: list[fx.NodeEffect] = [fx.CancelCopies(), fx.Persist(self.state)]
+        effects = [*self._transfers.stop_for(plan.checkpoint), fx.Persist(self.state)]
         if not plan.tentative:  # the application must not hear of a step that may yet change
             effects.append(fx.Announce(plan.checkpoint, plan.backup))
         return effects + self._prepared(plan, now)
@@ -245,16 +257,16 @@ class Node:
             return self._send(
                 msg.CopyFailed(*key, fetch.source, Failure.MISSING, "no such copy here"), now
             )
-        if key in self._in_flight:
-            return []
-        self._in_flight[key] = fx.GetCopy(key, fetch.content, fetch.world, fetch.source)
-        return [self._in_flight[key]]
+        elif held is not None and self._transfers.take_verified(key):
+            return self._got(key, held[0], now)
+        copy = fx.GetCopy(key, fetch.content, fetch.world, fetch.source)
+        return self._transfers.start(copy)
 
     def _on_commit(self, commit: msg.Commit, now: float) -> list[fx.NodeEffect]:
         state = self.state
         if state.linked is not None or state.prepared != commit.run or state.job is None:
             return []
-        effects: list[fx.NodeEffect] = []
+        effects = self._transfers.end_checks()
         if commit.checkpoint is None:
             effects += self.holdings.put_all_aside("no checkpoint could be restored as a whole")
         effects.append(fx.Link(commit.checkpoint, state.job.workers))
@@ -290,7 +302,8 @@ class Node:
         self.state = NodeState(epoch=self.state.epoch)
         self.connected = False
         self._joined_at = None
-        return [fx.CancelCopies(), fx.Persist(self.state), fx.WriteFailed(text), fx.Reconnect()]
+        stop = self._transfers.stop()
+        return [*stop, fx.Persist(self.state), fx.WriteFailed(text), fx.Reconnect()]
 
     def _on_not_yet(self, answer: msg.NotYet, now: float) -> list[fx.NodeEffect]:
         self._hello_at = now + HELLO_PAUSE

@@ -114,9 +114,14 @@ class Invariants:
             self._receipts.pop((machine, key), None)
 
     def linking(
-        self, machine: int, rank: int, workers: int, run: Run, checkpoint: CheckpointId | None
+        self,
+        machine: int,
+        attempt: str,
+        shards: tuple[ShardId, ...],
+        run: Run,
+        checkpoint: CheckpointId | None,
     ) -> None:
-        """Invariants 2 and 3, when a node links."""
+        """Invariants 2 and 3, when a node links its shards in this start of the job."""
         if run in self._restored and self._restored[run] != checkpoint:
             raise Violation(
                 f"3: run {run} restores {checkpoint} on m{machine}, elsewhere {self._restored[run]}"
@@ -126,9 +131,9 @@ class Invariants:
             raise Violation(f"1: m{machine} links {run}, planned before the backups were read")
         if checkpoint is None:
             return
-        for worker in range(workers):
-            stored = self._disks[machine].copies.get(Key(checkpoint, ShardId(rank, worker)))
-            if stored is None or stored.verified < run.epoch:
+        for shard in shards:
+            stored = self._disks[machine].copies.get(Key(checkpoint, shard))
+            if stored is None or stored.verified != attempt:
                 raise Violation(f"2: m{machine} links {checkpoint} without verified data")
 
     def planning(self, run: Run, forced: str, read: str | None) -> None:

@@ -175,7 +175,8 @@ class Machine:
         for worker in range(effect.workers):
             content = self.world.content(effect.checkpoint, ShardId(job.rank, worker))
             key = Key(effect.checkpoint, ShardId(job.rank, worker))
-            self.disk.copies[key] = Stored(content, job.world, verified=effect.checkpoint.epoch)
+            attempt = self.node.state.attempt
+            self.disk.copies[key] = Stored(content, job.world, verified=attempt)
             self.world.invariants.received(self.index, key, content)
             contents.append(content)
         self.disk.saves.discard(step)
@@ -213,12 +214,12 @@ class Machine:
         if source.origin in (Origin.PEER, Origin.BACKUP) and self.disk.full:
             return Failure.NO_SPACE
         assert self.node is not None
-        epoch = self.node.state.epoch
+        attempt = self.node.state.attempt
         old = self.disk.copies.get(effect.key)
         if source.origin is Origin.LOCAL and old is not None:
-            old.verified = epoch
+            old.verified = attempt
         else:
-            self.disk.copies[effect.key] = Stored(content, effect.world, verified=epoch)
+            self.disk.copies[effect.key] = Stored(content, effect.world, verified=attempt)
         self.world.invariants.received(self.index, effect.key, content)
         return None
 
@@ -258,9 +259,8 @@ class Machine:
         assert state.job is not None
         run = state.linked or state.prepared
         assert run is not None
-        self.world.invariants.linking(
-            self.index, state.job.rank, effect.workers, run, effect.checkpoint
-        )
+        shards = tuple(ShardId(state.job.rank, worker) for worker in range(effect.workers))
+        self.world.invariants.linking(self.index, state.attempt, shards, run, effect.checkpoint)
         self.disk.marker = (effect.checkpoint,)
         self.world.application.linked(self.index, run, effect.checkpoint)
 

@@ -135,6 +135,77 @@ def test_a_save_is_persisted_before_it_is_reported():
     assert effects[0].state.last_step == 3
 
 
+# ---- checks that nobody asked for ----------------------------------------------------------------
+
+OWN = Key(at(5), ShardId(0, 0))
+LOCAL = Source(Origin.LOCAL, 0)
+VERIFY_OWN = msg.Fetch(at(5), ShardId(0, 0), content("own"), 2, LOCAL)
+
+
+def started_node(plan: bool = True) -> tuple[Node, list]:
+    """A node that holds its shards of two steps and has just been given a new configuration."""
+    held = [Copy(at(step), ShardId(0, 0), content("own"), 2) for step in (4, 5)]
+    node = Node(NodeState(), held, "h:1", TIMING)
+    effects = node.accept(JOB, "a", 0.0)
+    node.link_up(0.0)
+    if plan:
+        node.received(msg.Plan(Run(2, "t"), at(5), "", "", (ShardId(0, 0),)), 0.0)
+    return node, effects
+
+
+def test_a_node_verifies_its_own_newest_shards_as_soon_as_the_job_starts():
+    _, effects = started_node(plan=False)
+    assert kinds(effects) == [fx.CancelCopies, fx.Persist, fx.GetCopy, fx.Reconnect]
+    assert effects[2] == fx.GetCopy(OWN, content("own"), 2, LOCAL)
+
+
+def test_connecting_and_planning_the_same_step_leave_that_check_alone():
+    node, _ = started_node(plan=False)
+    assert fx.CancelCopies not in kinds(node.link_up(0.0))
+    same = msg.Plan(Run(2, "t"), at(5), "", "", (ShardId(0, 0),))
+    assert fx.CancelCopies not in kinds(node.received(same, 0.0))
+    other = msg.Plan(Run(4, "t"), at(4), "", "", (ShardId(0, 0),))
+    assert fx.CancelCopies in kinds(node.received(other, 0.0))
+
+
+def test_what_it_found_answers_the_order_to_verify_but_only_once():
+    node, _ = started_node()
+    assert node.copied(OWN, content("own"), 2, 0.0) == []  # nobody has asked yet
+    assert kinds(node.received(VERIFY_OWN, 0.0)) == [fx.Send, fx.Persist, fx.Send]
+    doubted = node.received(VERIFY_OWN, 0.0)
+    assert kinds(doubted) == [fx.GetCopy]
+
+
+def test_an_order_to_verify_joins_a_check_under_way():
+    node, _ = started_node()
+    assert node.received(VERIFY_OWN, 0.0) == []
+    assert kinds(node.copied(OWN, content("own"), 2, 0.0)) == [fx.Send, fx.Persist, fx.Send]
+    assert kinds(node.received(VERIFY_OWN, 0.0)) == [fx.GetCopy]
+
+
+def test_a_check_under_way_gives_way_to_data_from_elsewhere():
+    node, _ = started_node()
+    stored = replace(VERIFY_OWN, source=Source(Origin.BACKUP, backup="b"))
+    assert kinds(node.received(stored, 0.0)) == [fx.CancelCopies, fx.GetCopy]
+
+
+def test_damage_that_such_a_check_finds_is_put_aside_and_told_when_asked():
+    node, _ = started_node()
+    found = node.copy_failed(OWN, LOCAL, Failure.CORRUPT, "bad", 0.0)
+    assert kinds(found) == [fx.Quarantine, fx.WriteError]
+    (answer,) = node.received(VERIFY_OWN, 0.0)
+    assert answer.message.failure is Failure.MISSING
+
+
+def test_no_check_outlives_the_restore():
+    node, _ = started_node(plan=False)
+    run = Run(2, "t")
+    node.received(msg.Plan(run, at(5), "b", "b", ()), 0.0)
+    commit = node.received(msg.Commit(run, at(5), ()), 0.0)
+    assert kinds(commit) == [fx.CancelCopies, fx.Link, fx.Persist]
+    assert kinds(node.received(VERIFY_OWN, 0.0)) == [fx.GetCopy]
+
+
 # ---- agreement ---------------------------------------------------------------------------------
 
 

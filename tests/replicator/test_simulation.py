@@ -8,7 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from replicator.core import coordinator, holdings, members, messages, node, restore, rounds
+from replicator.core import (
+    coordinator,
+    holdings,
+    members,
+    messages,
+    node,
+    restore,
+    rounds,
+    transfers,
+)
 from replicator.simulate.run import replay, run_seed, run_seeds
 
 SEEDS = 300
@@ -86,6 +95,11 @@ def test_it_notices_when_damaged_copies_are_trusted(monkeypatch):
         return effects
 
     monkeypatch.setitem(node._HANDLERS, messages.Plan, prepared_at_once)
+    assert first_violation().startswith("2:")
+
+
+def test_it_notices_when_a_copy_counts_as_verified_for_good(monkeypatch):
+    monkeypatch.setattr(transfers.Transfers, "take_verified", lambda self, key: True)
     assert first_violation().startswith("2:")
 
 
