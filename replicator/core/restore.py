@@ -10,7 +10,8 @@ It ends in one of three ways: `ready` (all nodes hold verified data and are prep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from replicator.core import effects as fx
 from replicator.core import messages as msg
@@ -239,7 +240,14 @@ class Restore:
             return []
         return self.start(now)
 
-    def have(self, rank: int, have: msg.Have, now: float) -> list[fx.CoordinatorEffect]:
+    def received(
+        self, rank: int, message: msg.ToCoordinator, now: float
+    ) -> list[fx.CoordinatorEffect]:
+        """A member's message."""
+        handler = _HANDLERS.get(type(message))
+        return handler(self, rank, message, now) if handler is not None else []
+
+    def _on_have(self, rank: int, have: msg.Have, now: float) -> list[fx.CoordinatorEffect]:
         """A node holds a verified copy."""
         self._catalogue.add(rank, have.checkpoint, have.shard, have.content, self._job.world)
         self._checks.discard((rank, have.shard))
@@ -252,7 +260,7 @@ class Restore:
         self._settle()
         return []
 
-    def copy_failed(
+    def _on_copy_failed(
         self, rank: int, failed: msg.CopyFailed, now: float
     ) -> list[fx.CoordinatorEffect]:
         """A node could not get a copy, or its own proved bad."""
@@ -307,11 +315,14 @@ class Restore:
 
     # ---- agreement ------------------------------------------------------------------------------
 
-    def prepared(self, rank: int, prepared: msg.Prepared) -> None:
+    def _on_prepared(
+        self, rank: int, prepared: msg.Prepared, now: float
+    ) -> list[fx.CoordinatorEffect]:
         """A node has all it needs, verified and recorded."""
         if prepared.run == self.run and not self._reading:
             self._prepared.add(rank)
             self._settle()
+        return []
 
     def _settle(self) -> None:
         """Ready once all are prepared and no copy is under suspicion."""
@@ -345,9 +356,16 @@ class Restore:
                 failed = msg.CopyFailed(
                     distribution.checkpoint, shard, source, Failure.TRANSIENT, late_text
                 )
-                effects += self.copy_failed(shard.rank, failed, now)
+                effects += self._on_copy_failed(shard.rank, failed, now)
         for shard, (when, delay) in list(self._retries.items()):
             if now >= when and self._distribution is distribution:
                 self._retries[shard] = (float("inf"), delay)
                 effects += self._assign(distribution.retry(shard), now)
         return effects
+
+
+_HANDLERS: dict[type[Any], Callable[..., list[fx.CoordinatorEffect]]] = {
+    msg.Have: Restore._on_have,
+    msg.CopyFailed: Restore._on_copy_failed,
+    msg.Prepared: Restore._on_prepared,
+}
