@@ -35,7 +35,7 @@ def hello(rank: int, world: int) -> msg.Hello:
 
 
 def carry_out(coordinator: Coordinator, effects: list[fx.CoordinatorEffect], done: set) -> None:
-    """Answer every order as a healthy node would."""
+    """Answer every order as a healthy node would; the backups are read last of all."""
     pending = list(effects)
     while pending:
         effect = pending.pop()
@@ -51,10 +51,8 @@ def carry_out(coordinator: Coordinator, effects: list[fx.CoordinatorEffect], don
         if isinstance(message, msg.Fetch):
             have = msg.Have(message.checkpoint, message.shard, message.content)
             pending += coordinator.received(connection, have, 0.0)
-            if message.checkpoint.step == 1 and message.shard.rank == effect.rank:
-                assert coordinator.run is not None
-                prepared = msg.Prepared(coordinator.run)
-                pending += coordinator.received(connection, prepared, 0.0)
+        if isinstance(message, msg.Plan) and not message.tentative:
+            pending += coordinator.received(connection, msg.Prepared(message.run), 0.0)
 
 
 def measure(world: int) -> list[float]:

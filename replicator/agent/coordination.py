@@ -47,6 +47,7 @@ class Coordination:
         timing = self._agent.settings.timing
         self._coordinator = Coordinator(job, token, timing, name_backup, self._agent.now())
         self._published = asyncio.get_running_loop().create_task(self._publish(job.name))
+        self._agent.server.coordinator_started()
 
     def agent_server_drop(self) -> None:
         """Connections to an earlier coordinator end."""

@@ -88,24 +88,21 @@ class Copies:
         if origin is Origin.LOCAL:
             return await self._verify(effect)
         if origin is Origin.ALIAS:
-            if await asyncio.to_thread(self.store.alias, effect.key, effect.content, effect.world):
+            if await self._alias(effect):
                 return effect.content
             raise TransferError(Failure.MISSING, "no data of this content here")
         if origin is Origin.BACKUP:
             backup = effect.source.backup
             manifest, place = await tier.download(self.store, effect.key, effect.content, backup)
         else:
-            if await asyncio.to_thread(self._is_here, effect):
-                return effect.content
+            if self.store.was_verified(effect.content.manifest) and await self._alias(effect):
+                return effect.content  # equal data is recorded, not moved again
             return await self._from_peer(me, effect, config)
         return await asyncio.to_thread(self._keep, effect, manifest, place)
 
-    def _is_here(self, effect: GetCopy) -> bool:
-        """Equal data that this process has verified is recorded, not moved again."""
-        stored = effect.content.manifest
-        return self.store.was_verified(stored) and self.store.alias(
-            effect.key, effect.content, effect.world
-        )
+    async def _alias(self, effect: GetCopy) -> bool:
+        """Record data that is here under one more name; False where it is not."""
+        return await asyncio.to_thread(self.store.alias, effect.key, effect.content, effect.world)
 
     def _keep(self, effect: GetCopy, manifest: ShardManifest, place: Path) -> Content:
         try:
@@ -128,15 +125,13 @@ class Copies:
         """A peer's shard to keep for it (replication), or this node's own (restore)."""
         framework = config.framework.value
         if effect.key.shard.rank == config.node_rank:
-            manifest, place = await self._pull(me, effect, config, "RestorePeerMount")
-            return await asyncio.to_thread(self._keep, effect, manifest, place)
+            return await self._pull(me, effect, config, "RestorePeerMount")
         with self.metrics.timed("CheckpointReplication", framework):
-            manifest, place = await self._pull(me, effect, config, "PeerMount")
-            return await asyncio.to_thread(self._keep, effect, manifest, place)
+            return await self._pull(me, effect, config, "PeerMount")
 
     async def _pull(
         self, me: asyncio.Task[None], effect: GetCopy, config: ReplicatorConfig, reaching: str
-    ) -> tuple[ShardManifest, Path]:
+    ) -> Content:
         with self.metrics.timed(reaching, config.framework.value):
             channel = await self.dialer.connect(
                 effect.source.address, job=config.job_name, role="data", timeout=CONNECT_SECONDS
@@ -148,22 +143,27 @@ class Copies:
             raise TransferError(Failure.TRANSIENT, "cancelled")
         self._running[me] = incoming
         # Shielded: a thread cannot be cancelled, and its scratch data must be cleared by itself.
-        work = asyncio.ensure_future(asyncio.to_thread(self._receive, incoming, effect.content))
+        work = asyncio.ensure_future(asyncio.to_thread(self._receive, incoming, effect))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             incoming.cancel()
-            work.add_done_callback(_clear)
+            work.add_done_callback(_ignore)
             raise
 
-    def _receive(self, incoming: Incoming, content: Content) -> tuple[ShardManifest, Path]:
+    def _receive(self, incoming: Incoming, effect: GetCopy) -> Content:
+        content = effect.content
         try:
-            return receive(incoming, self.store, content.manifest, content.size)
+            manifest, place = receive(incoming, self.store, content.manifest, content.size)
         finally:
             incoming.channel.close()
+        if incoming.cancelled.is_set():  # it finished all the same: nobody wants its data
+            remove(place)
+            raise TransferError(Failure.TRANSIENT, "cancelled")
+        return self._keep(effect, manifest, place)
 
 
-def _clear(work: asyncio.Future[tuple[ShardManifest, Path]]) -> None:
-    """A transfer that finished although it was cancelled: nobody wants its data."""
-    if not work.cancelled() and work.exception() is None:
-        remove(work.result()[1])
+def _ignore(work: asyncio.Future[Content]) -> None:
+    """How a cancelled transfer ends is nobody's concern."""
+    if not work.cancelled():
+        work.exception()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from replicator.agent.adoption import adopt, unrecorded
 from replicator.agent.markers import job_of
 from replicator.agent.tier import Tier
-from replicator.core.model import Key
 from replicator.errors import ConfigError, ReplicatorError
 from replicator.protocol import CONFIG_FILE, ReplicatorConfig
 from replicator.storage import BackupTierError
@@ -50,7 +49,7 @@ class Intake:
             if config is not None and node.state.linked is not None:
                 for step in agent.saves.due(config):
                     agent.apply(node.saved(step, agent.now()))
-            if node.sealing is None and not self._adopting and agent.watcher.config_ready():
+            if node.saves.sealing is None and not self._adopting and agent.watcher.config_ready():
                 self._accept()
         except OSError as error:
             agent.die(error)
@@ -73,8 +72,7 @@ class Intake:
         agent.saves.forget()
         agent.config = config
         agent.tier = self.tier_for(config)
-        known = agent.store.load(config)
-        node.copies = {Key(c.checkpoint, c.shard): (c.content, c.world) for c in known}
+        node.holdings.replace(agent.store.load(config))
         agent.accepted_at = time.time()
         agent.restoring_since = agent.now()
         job = job_of(config, agent.settings.platform.job_uid)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import socket
@@ -28,6 +27,10 @@ MAX_HANDSHAKES = 256
 MAX_READERS = 16
 """Peers that are served data at the same time; more wait their turn."""
 MAX_WAITING_READERS = 256
+MAX_EARLY_NODES = 1024
+"""Nodes that may wait here for a coordinator that has not started yet; more have to ask again."""
+EARLY_SECONDS = 15.0
+"""How long they may; they ask again sooner than that."""
 MAX_QUEUE = 100_000
 """Messages that may wait for a slow node before its connection is closed."""
 
@@ -54,6 +57,7 @@ class PeerServer:
     tls: PeerTls | None = None
     _listener: socket.socket | None = None
     _nodes: dict[int, _NodeConnection] = field(default_factory=dict)
+    _early: set[asyncio.Future[None]] = field(default_factory=set)
     _next: int = 1
     _handshakes: int = 0
     _readers: set[Channel] = field(default_factory=set)
@@ -156,11 +160,7 @@ class PeerServer:
     # ---- nodes ----------------------------------------------------------------------------------
 
     async def _serve_node(self, channel: Channel) -> None:
-        since = self.serves_job(channel.job)
-        answer = {"coordinator": since is not None, "since": since}
-        with contextlib.suppress(OSError, ReplicatorError):
-            await channel.send(json.dumps(answer).encode())
-        if since is None:
+        if not await self._has_coordinator(channel):
             await channel.finish()
             return
         number, self._next = self._next, self._next + 1
@@ -183,6 +183,48 @@ class PeerServer:
             await channel.finish()
             if self._nodes.pop(number, None) is not None:
                 self.lost(number)
+
+    async def _has_coordinator(self, channel: Channel) -> bool:
+        """Tell a node whether its coordinator is here: at once, and again when one starts."""
+        try:
+            here = await self._tell(channel)
+            if not here and len(self._early) < MAX_EARLY_NODES and await self._starts(channel):
+                here = await self._tell(channel)
+        except (OSError, ReplicatorError):
+            return False
+        except BaseException:
+            await channel.finish()
+            raise
+        return here
+
+    async def _tell(self, channel: Channel) -> bool:
+        since = self.serves_job(channel.job)
+        answer = {"coordinator": since is not None, "since": since}
+        await channel.send(json.dumps(answer).encode())
+        return since is not None
+
+    async def _starts(self, channel: Channel) -> bool:
+        """Wait for a coordinator to start here, as long as the node does. It says nothing then."""
+        if self.serves_job(channel.job) is not None:
+            return True  # it did while the answer was on its way
+        started = asyncio.get_running_loop().create_future()
+        gone = asyncio.create_task(channel.receive())
+        self._early.add(started)
+        try:
+            await asyncio.wait(
+                (started, gone), timeout=EARLY_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            return started.done() and not gone.done()
+        finally:
+            self._early.discard(started)
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+
+    def coordinator_started(self) -> None:
+        """Nodes that came too early need not ask again."""
+        for started in self._early:
+            if not started.done():
+                started.set_result(None)
 
     async def _write(self, number: int, connection: _NodeConnection) -> None:
         try:

@@ -79,8 +79,9 @@ class Tier:
             return [], None
         async with asyncio.timeout(LIST_SECONDS):
             await self.begin()
-            forced = await self._backups.read_restore_version()
-            names = await self._backups.names()
+            forced, names = await asyncio.gather(
+                self._backups.read_restore_version(), self._backups.names()
+            )
             found = []
             for name in names if forced is None else [n for n in names if n == forced]:
                 if name in skip:

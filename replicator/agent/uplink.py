@@ -20,6 +20,8 @@ OTHERS_SECONDS = 0.5
 """Time that slower answers get once one coordinator was found."""
 PROBES = 32
 """Addresses that are asked at the same time."""
+MAX_HELD = 32
+"""Connections to agents where the coordinator may yet start; who has one need not be asked."""
 FIRST_PAUSE = 0.02
 """Short: mostly the agent of rank 0 has just not yet seen its own new replicator.yaml."""
 LONGEST_PAUSE = 5.0
@@ -76,17 +78,53 @@ class Uplink:
         me = asyncio.current_task()
         pause = FIRST_PAUSE
         while self._task is me:
-            channel = await self._find(job)
+            channel = await self._seek(job, pause * (0.5 + random.random()))
             if channel is not None and self._task is me:
                 await self._talk(channel, me)
                 return  # `down` has asked for a restart if one is wanted
             if channel is not None:
                 await channel.finish()
-            await asyncio.sleep(pause * (0.5 + random.random()))
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _find(self, job: str) -> Channel | None:
-        """The job's coordinator; of several (an old one may still run) the youngest."""
+    async def _seek(self, job: str, patience: float) -> Channel | None:
+        """The job's coordinator, or one that starts within `patience` where we were early."""
+        held: list[Channel] = []
+        found: Channel | None = None
+        try:
+            found = await self._find(job, held) or await self._first_to_start(held, patience)
+            return found
+        finally:
+            for channel in held:
+                if channel is not found:
+                    await channel.finish()
+
+    async def _first_to_start(self, held: list[Channel], patience: float) -> Channel | None:
+        """Agents without a coordinator say so when they get one."""
+        answers = {asyncio.create_task(_answer(channel)): channel for channel in held}
+        waiting = set(answers)
+        deadline = asyncio.get_running_loop().time() + patience
+        try:
+            while (left := deadline - asyncio.get_running_loop().time()) > 0:
+                if not waiting:
+                    await asyncio.sleep(left)
+                    return None
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    if task.exception() is None and task.result() is not None:
+                        return answers[task]
+            return None
+        finally:
+            for task in answers:
+                task.cancel()
+            await asyncio.gather(*answers, return_exceptions=True)
+
+    async def _find(self, job: str, held: list[Channel]) -> Channel | None:
+        """The job's coordinator; of several (an old one may still run) the youngest.
+
+        Where there is none, `held` has connections to agents that may yet get one.
+        """
         try:
             addresses = await self.platform.coordinators(job)
         except ReplicatorError as error:
@@ -94,7 +132,7 @@ class Uplink:
             return None
         for start in range(0, len(addresses), PROBES):
             some = addresses[start : start + PROBES]
-            found = await self._probe_all(job, some)
+            found = await self._probe_all(job, some, held)
             if found:
                 best = max(found, key=lambda one: one[0])
                 for other in found:
@@ -103,7 +141,9 @@ class Uplink:
                 return best[1]
         return None
 
-    async def _probe_all(self, job: str, addresses: list[str]) -> list[tuple[float, Channel]]:
+    async def _probe_all(
+        self, job: str, addresses: list[str], held: list[Channel]
+    ) -> list[tuple[float, Channel]]:
         """Coordinators among these; once one has answered, the others get little time."""
         probes = {asyncio.create_task(self._probe(job, address)) for address in addresses}
         found: list[tuple[float, Channel]] = []
@@ -113,19 +153,30 @@ class Uplink:
                 done, waiting = await asyncio.wait(
                     waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
                 )
-                found += [answer for task in done if (answer := task.result()) is not None]
+                for since, channel in filter(None, (task.result() for task in done)):
+                    if since is not None:
+                        found.append((since, channel))
+                    elif len(held) < MAX_HELD:
+                        held.append(channel)
+                    else:
+                        await channel.finish()
                 if not done:
                     break
                 patience = OTHERS_SECONDS if found else CONNECT_SECONDS
+        except BaseException:
+            for _, channel in found:
+                await channel.finish()
+            raise
         finally:
-            for probe in probes:
+            for probe in waiting:
                 probe.cancel()
-            for late in await asyncio.gather(*probes, return_exceptions=True):
-                if isinstance(late, tuple) and late not in found:
+            for late in await asyncio.gather(*waiting, return_exceptions=True):
+                if isinstance(late, tuple):
                     await late[1].finish()
         return found
 
-    async def _probe(self, job: str, address: str) -> tuple[float, Channel] | None:
+    async def _probe(self, job: str, address: str) -> tuple[float | None, Channel] | None:
+        """An agent that answers, and since when it has the coordinator, if it has."""
         try:
             channel = await self.dialer.connect(
                 address, job=job, role="node", timeout=CONNECT_SECONDS
@@ -138,10 +189,7 @@ class Uplink:
             return None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                answer = decode_json(await channel.receive())
-            since = answer.get("since")
-            if answer.get("coordinator") is True and isinstance(since, int | float):
-                return float(since), channel
+                return await _answer(channel), channel
         except (OSError, TimeoutError, ReplicatorError) as error:
             log.debug("not %s", address, extra={"reason": f"{type(error).__name__}: {error}"})
         except BaseException:
@@ -183,3 +231,12 @@ class Uplink:
                 await channel.send(await queue.get())
         except (OSError, ReplicatorError):
             channel.abort()
+
+
+async def _answer(channel: Channel) -> float | None:
+    """Since when (wall clock) this agent has the job's coordinator; None where it has not."""
+    answer = decode_json(await channel.receive())
+    since = answer.get("since")
+    if answer.get("coordinator") is True and isinstance(since, int | float):
+        return float(since)
+    return None

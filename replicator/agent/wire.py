@@ -7,6 +7,7 @@ string, before the core sees it. Anything else raises WireError and closes the c
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import types
 import typing
@@ -91,14 +92,20 @@ def decode_json(payload: bytes) -> dict[str, Any]:
 def _decode(payload: bytes, known: dict[str, type[Any]]) -> object:
     document = decode_json(payload)
     name = document.pop("type", None)
-    kind = known.get(name) if isinstance(name, str) else None
+    kind: Any = known.get(name) if isinstance(name, str) else None
     if kind is None:
         raise WireError(f"unknown message {str(name)[:40]!r}")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     if document.keys() != hints.keys():
         raise WireError(f"{name}: wrong fields")
     values = {key: _value(hints[key], document[key], f"{name}.{key}") for key in hints}
     return kind(**values)
+
+
+@functools.cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The types of a message's fields. Finding them out takes longer than all the rest."""
+    return typing.get_type_hints(kind)
 
 
 def _fields(kind: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
@@ -141,7 +148,7 @@ def _list(item: Any, value: Any, where: str) -> tuple[Any, ...]:
 
 
 def _named_tuple(hint: Any, value: Any, where: str) -> Any:
-    hints = typing.get_type_hints(hint)
+    hints = _hints(hint)
     if not isinstance(value, list) or len(value) != len(hints):
         raise WireError(f"{where}: not a {hint.__name__}")
     made = hint(

@@ -23,6 +23,7 @@ from replicator.core.model import (
 class _Group:
     """Nodes that need equal content: every one that has got it serves the next."""
 
+    key: str  # what makes their content equal (see `content_key`)
     # Source rank -> the name of its copy and what it holds.
     sources: dict[int, tuple[ShardId, Content]] = field(default_factory=dict)
     # Lines without duplicates: first come, first served, and all operations take constant time.
@@ -88,7 +89,7 @@ class Distribution:
             wanted = content_key(content, data_parallel)
             group = self._groups.get(wanted)
             if group is None:
-                group = self._groups[wanted] = _Group()
+                group = self._groups[wanted] = _Group(wanted)
             self._of_shard[shard] = group
             if shard in stored and group.from_backup is None:
                 group.from_backup = stored[shard]
@@ -111,6 +112,19 @@ class Distribution:
         for group in self._groups.values():
             assignments.extend(self._feed(group))
         return assignments
+
+    def fill_from(self, backup: Backup | None) -> bool:
+        """Take this backup as one more source; False where what it stores is something else."""
+        if backup is None:
+            return True
+        stored = [(self._of_shard.get(shard), c) for shard, c in backup.shards.items()]
+        if any(g and g.key != content_key(c, self._data_parallel) for g, c in stored):
+            return False
+        self.backup = backup
+        for group, content in stored:
+            if group is not None and group.from_backup is None:
+                group.from_backup = content
+        return True
 
     def done(self, shard: ShardId, content: Content) -> list[Assignment]:
         """The node of `shard.rank` holds it, verified."""

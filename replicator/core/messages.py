@@ -97,13 +97,18 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A restore begins: forget what was asked before. No checkpoint means a start from nothing."""
+    """A restore begins: forget what was asked before. No checkpoint means a start from nothing.
+
+    A `tentative` one was made before the backups were read: the node verifies and fetches what it
+    needs but counts as prepared only once the same run's plan comes again, no longer tentative.
+    """
 
     run: Run
     checkpoint: CheckpointId | None
     backup: str
     forced: str
     needs: tuple[ShardId, ...]
+    tentative: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ All decisions that need the view of more than one node are the coordinator's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from replicator.core import effects as fx
 from replicator.core import messages as msg
-from replicator.core.deletion import may_delete
+from replicator.core.holdings import Holdings
 from replicator.core.model import (
     CheckpointId,
     Content,
@@ -26,7 +26,9 @@ from replicator.core.model import (
     Source,
     Timing,
 )
+from replicator.core.saves import Saves
 from replicator.core.state import NodeState, hello
+from replicator.core.transfers import Transfers
 
 MAX_TOLD = 1000
 """Errors that are remembered so as not to be written again."""
@@ -41,20 +43,14 @@ class Node:
         self, state: NodeState, copies: Iterable[Copy], address: str, timing: Timing
     ) -> None:
         self.state = state
-        self.copies: dict[Key, tuple[Content, int]] = {
-            Key(c.checkpoint, c.shard): (c.content, c.world) for c in copies
-        }
+        self.holdings = Holdings(copies)
+        self.saves = Saves()
         self.address = address
         self.timing = timing
         self.connected = False
-        self.sealing: CheckpointId | None = None
-        self._saves: list[int] = []
         self._needs: set[ShardId] = set()
         self._plan: msg.Plan | None = None
-        self._in_flight: dict[Key, Source] = {}
-        self._replicated: CheckpointId | None = None  # as the coordinator last said
-        self._aside = True  # there may be quarantined data, put aside when ...
-        self._aside_since: CheckpointId | None = None  # ... this was the newest replicated
+        self._transfers = Transfers()
         self._heard = self._sent = 0.0
         self._hello_at: float | None = None
         self._joined_at: float | None = None
@@ -65,74 +61,68 @@ class Node:
 
     def start(self, now: float) -> list[fx.NodeEffect]:
         """The agent has started with its persisted state and what it found on its disk."""
-        if self.state.job is None:
+        job, checkpoint = self.state.job, self.state.checkpoint
+        if job is None:
             return []
         self._joined_at = now if self.state.linked is None else None
         self._lost_at = now
-        if self.state.prepared is None or self.state.linked is not None or self._holds_own():
+        whole = checkpoint is None or self.holdings.holds(checkpoint, _own_shards(job))
+        if self.state.prepared is None or self.state.linked is not None or whole:
             return [fx.Reconnect()]
         # What a commit would link has gone since: it must be planned anew.
         self.state = replace(self.state, prepared=None)
         return [fx.Persist(self.state), fx.Reconnect()]
 
-    def _holds_own(self) -> bool:
-        job, checkpoint = self.state.job, self.state.checkpoint
-        if job is None or checkpoint is None:
-            return True
-        own = (ShardId(job.rank, worker) for worker in range(job.workers))
-        return all(Key(checkpoint, shard) in self.copies for shard in own)
-
     def accept(self, job: Job, attempt: str, now: float) -> list[fx.NodeEffect]:
         """A valid `replicator.yaml` starts (or restarts) the job; leftovers were cleaned up."""
         self.state = NodeState(job=job, attempt=attempt, epoch=self.state.epoch)
-        self._saves.clear()
+        self.saves.forget()
+        self.holdings.a_new_run()
         self._needs.clear()
         self._plan = None
-        self._in_flight.clear()
         self._told.clear()
-        self._replicated = None
-        self._put_aside()
         self._hello_at = None
         self._joined_at = self._lost_at = now
         self.connected = False  # whatever is still under way belongs to the earlier start
-        return [fx.CancelCopies(), fx.Persist(self.state), fx.Reconnect()]
+        effects = [*self._transfers.stop(), fx.Persist(self.state)]
+        return [*effects, *self._check_own(job), fx.Reconnect()]
+
+    def _check_own(self, job: Job) -> Iterator[fx.NodeEffect]:
+        """Begin to verify what will most likely be restored; the others may be a while."""
+        own = _own_shards(job)
+        newest = self.holdings.newest(own)
+        if newest is None:
+            return iter(())
+        keys = [Key(newest, shard) for shard in own]
+        held = self.holdings.copies
+        local = Source(Origin.LOCAL, job.rank)
+        return self._transfers.check(fx.GetCopy(key, *held[key], local) for key in keys)
 
     def saved(self, step: int, now: float) -> list[fx.NodeEffect]:
         """The application has finished saving a step (all workers)."""
         if self.state.job is None or self.state.linked is None:
             return []  # not ours yet: the shell scans again after linking
-        busy_with = self.sealing.step if self.sealing is not None else -1
-        if step == busy_with or step in self._saves:
-            return []
-        self._saves.append(step)
-        self._saves.sort()
+        self.saves.add(step)
         return self._seal_next()
 
     def _seal_next(self) -> list[fx.NodeEffect]:
-        if self.sealing is not None or not self._saves or self.state.linked is None:
+        if self.state.job is None or self.state.linked is None:
             return []
-        assert self.state.job is not None
-        step = self._saves.pop(0)
-        if step <= self.state.last_step:
-            text = (
-                f"step {step} was saved after step {self.state.last_step} in the same run; "
-                "steps of a run must grow, so it is put aside and not replicated"
-            )
-            self._put_aside()
-            return [fx.RejectSave(step, text), fx.WriteError(text), *self._seal_next()]
-        self.sealing = CheckpointId(self.state.linked.epoch, step)
-        return [fx.Seal(self.sealing, self.state.job.workers)]
+        effects = self.saves.next(self.state.linked, self.state.last_step, self.state.job.workers)
+        if any(isinstance(effect, fx.RejectSave) for effect in effects):
+            self.holdings.something_is_put_aside()
+        return effects
 
     def sealed(
         self, checkpoint: CheckpointId, contents: tuple[Content, ...], now: float
     ) -> list[fx.NodeEffect]:
         """A save is hashed and in place."""
-        self.sealing = None
+        self.saves.sealing = None
         job = self.state.job
         if job is None:
             return []
         for worker, content in enumerate(contents):
-            self.copies[Key(checkpoint, ShardId(job.rank, worker))] = (content, job.world)
+            self.holdings.copies[Key(checkpoint, ShardId(job.rank, worker))] = (content, job.world)
         effects: list[fx.NodeEffect] = []
         if self.state.linked is not None and checkpoint.epoch == self.state.linked.epoch:
             self.state = replace(self.state, last_step=max(checkpoint.step, self.state.last_step))
@@ -142,54 +132,46 @@ class Node:
 
     def seal_failed(self, checkpoint: CheckpointId, detail: str) -> list[fx.NodeEffect]:
         """The save could not be taken; the application goes on, unprotected for this step."""
-        self.sealing = None
-        self._put_aside()  # by the shell, where it gives the save up
+        self.saves.sealing = None
+        self.holdings.something_is_put_aside()  # by the shell, where it gives the save up
         text = f"step {checkpoint.step} could not be taken over: {detail}"
         return [fx.WriteError(text), *self._seal_next()]
 
     def copied(self, key: Key, content: Content, world: int, now: float) -> list[fx.NodeEffect]:
         """A copy is on this disk, verified."""
-        self.copies[key] = (content, world)
-        self._in_flight.pop(key, None)
+        self.holdings.copies[key] = (content, world)
+        return self._got(key, content, now) if self._transfers.done(key) else []
+
+    def _got(self, key: Key, content: Content, now: float) -> list[fx.NodeEffect]:
         effects = self._send(msg.Have(key.checkpoint, key.shard, content), now)
         plan = self._plan
         if plan is not None and key.checkpoint == plan.checkpoint and key.shard in self._needs:
             self._needs.discard(key.shard)
-            if not self._needs:
-                effects += self._prepared(plan, now)
+            effects += self._prepared(plan, now)
         return effects
 
     def copy_failed(
         self, key: Key, source: Source, failure: Failure, detail: str, now: float
     ) -> list[fx.NodeEffect]:
         """A copy could not be made, or a local one proved bad (then it is taken out of use)."""
-        if self._in_flight.pop(key, None) is None:
+        asked_for = self._transfers.failed(key)
+        if asked_for is None:
             return []
         effects: list[fx.NodeEffect] = []
         if source.origin is Origin.LOCAL and failure in (Failure.CORRUPT, Failure.MISSING):
             effects += self._take_out(key, detail)
-        effects += self._send(
-            msg.CopyFailed(key.checkpoint, key.shard, source, failure, detail[:500]), now
-        )
+        if asked_for:
+            effects += self._send(msg.CopyFailed(*key, source, failure, detail[:500]), now)
         if failure is not Failure.TRANSIENT:
             step, rank = key.checkpoint.step, key.shard.rank
             text = f"step {step} of node {rank}: {failure} ({source.origin}): {detail}"
             effects += self._tell_once(text, about=f"{key} {failure} {source.origin}")
         return effects
 
-    def _put_aside(self) -> None:
-        """Something goes into quarantine: it stays until a newer checkpoint is replicated."""
-        self._aside, self._aside_since = True, self._replicated
-
     def _take_out(self, key: Key, detail: str) -> list[fx.NodeEffect]:
-        found = self.copies.get(key)
-        if found is None:
+        bad = self.holdings.take_out(key)
+        if not bad:
             return []
-        manifest = found[0].manifest
-        bad = tuple(k for k, (content, _) in self.copies.items() if content.manifest == manifest)
-        for one in bad:
-            del self.copies[one]
-        self._put_aside()
         effects: list[fx.NodeEffect] = [fx.Quarantine(bad, detail)]
         job, checkpoint = self.state.job, self.state.checkpoint
         own = job is not None and any((k[0], k.shard.rank) == (checkpoint, job.rank) for k in bad)
@@ -214,10 +196,9 @@ class Node:
         self.connected = True
         self._heard = now
         self._hello_at = None
-        self._in_flight.clear()
         self._plan = None
         self._needs.clear()
-        return [fx.CancelCopies(), *self._send(self._hello(), now)]
+        return [*self._transfers.stop_for(None), *self._send(self._hello(), now)]
 
     def link_down(self, now: float) -> list[fx.NodeEffect]:
         """The connection is gone."""
@@ -229,8 +210,7 @@ class Node:
         return [fx.Reconnect()] if self.state.job is not None else []
 
     def _hello(self) -> msg.Hello:
-        copies = tuple(Copy(k.checkpoint, k.shard, c, w) for k, (c, w) in self.copies.items())
-        return hello(self.state, self.address, copies)
+        return hello(self.state, self.address, self.holdings.inventory())
 
     def received(self, message: msg.ToNode, now: float) -> list[fx.NodeEffect]:
         """A message from the coordinator, already decoded and authenticated."""
@@ -243,9 +223,11 @@ class Node:
     def _on_plan(self, plan: msg.Plan, now: float) -> list[fx.NodeEffect]:
         if self.state.linked is not None:
             return []  # the application runs: no plan can concern it
-        self._plan = plan
+        known, self._plan = self._plan, plan
+        if known is not None and known.run == plan.run:  # confirmed
+            announced = fx.Announce(plan.checkpoint, plan.backup)
+            return [announced, *self._prepared(plan, now)]
         self._needs = set(plan.needs)
-        self._in_flight.clear()
         self.state = replace(
             self.state,
             epoch=max(self.state.epoch, plan.run.epoch),
@@ -253,22 +235,21 @@ class Node:
             checkpoint=plan.checkpoint,
             forced=plan.forced,
         )
-        effects: list[fx.NodeEffect] = [
-            fx.CancelCopies(),
-            fx.Persist(self.state),
-            fx.Announce(plan.checkpoint, plan.backup),
-        ]
-        if not self._needs:
-            effects += self._prepared(plan, now)
-        return effects
+        effects = [*self._transfers.stop_for(plan.checkpoint), fx.Persist(self.state)]
+        if not plan.tentative:  # the application must not hear of a step that may yet change
+            effects.append(fx.Announce(plan.checkpoint, plan.backup))
+        return effects + self._prepared(plan, now)
 
     def _prepared(self, plan: msg.Plan, now: float) -> list[fx.NodeEffect]:
+        """Say so once all that the plan needs is here, and the plan is certain."""
+        if self._needs or plan.tentative:
+            return []
         self.state = replace(self.state, prepared=plan.run)
         return [fx.Persist(self.state), *self._send(msg.Prepared(plan.run), now)]
 
     def _on_fetch(self, fetch: msg.Fetch, now: float) -> list[fx.NodeEffect]:
         key = Key(fetch.checkpoint, fetch.shard)
-        held = self.copies.get(key)
+        held = self.holdings.copies.get(key)
         if fetch.source.origin is not Origin.LOCAL and held is not None:
             if held[0] == fetch.content and key.shard not in self._needs:
                 return self._send(msg.Have(key.checkpoint, key.shard, held[0]), now)
@@ -276,59 +257,37 @@ class Node:
             return self._send(
                 msg.CopyFailed(*key, fetch.source, Failure.MISSING, "no such copy here"), now
             )
-        if key in self._in_flight:
-            return []
-        self._in_flight[key] = fetch.source
-        return [fx.GetCopy(key, fetch.content, fetch.world, fetch.source)]
+        elif held is not None and self._transfers.take_verified(key):
+            return self._got(key, held[0], now)
+        copy = fx.GetCopy(key, fetch.content, fetch.world, fetch.source)
+        return self._transfers.start(copy)
 
     def _on_commit(self, commit: msg.Commit, now: float) -> list[fx.NodeEffect]:
         state = self.state
         if state.linked is not None or state.prepared != commit.run or state.job is None:
             return []
-        effects: list[fx.NodeEffect] = []
+        effects = self._transfers.end_checks()
         if commit.checkpoint is None:
-            effects += self._quarantine_all("no checkpoint could be restored as a whole")
+            effects += self.holdings.put_all_aside("no checkpoint could be restored as a whole")
         effects.append(fx.Link(commit.checkpoint, state.job.workers))
         self.state = replace(state, linked=commit.run, last_step=-1)
         self._joined_at = None
         self._plan = None
         effects.append(fx.Persist(self.state))
-        useless = tuple(key for key in self.copies if key.checkpoint in commit.discard)
-        return effects + self._delete(useless)
-
-    def _quarantine_all(self, reason: str) -> list[fx.NodeEffect]:
-        keys = tuple(self.copies)
-        if not keys:
-            return []
-        self.copies.clear()
-        text = f"{reason}: {len(keys)} copies of earlier saves are kept aside, not deleted"
-        return [fx.Quarantine(keys, reason), fx.WriteError(text)]
+        useless = [key for key in self.holdings.copies if key.checkpoint in commit.discard]
+        return effects + self.holdings.delete(useless)
 
     def _on_progress(self, progress: msg.Progress, now: float) -> list[fx.NodeEffect]:
         if self.state.linked != progress.run:
             return []
-        complete, replicated, held = progress.complete, progress.replicated, progress.held
-        old = tuple(k for k in self.copies if may_delete(k.checkpoint, complete, replicated, held))
-        effects = self._delete(old)
-        of_this_run = replicated is not None and replicated.epoch == progress.run.epoch
-        if of_this_run and self._aside and replicated != self._aside_since:
-            effects.append(fx.ReleaseQuarantine())
-            self._aside = False
-        self._replicated = replicated
-        return effects
-
-    def _delete(self, keys: tuple[Key, ...]) -> list[fx.NodeEffect]:
-        for key in keys:
-            del self.copies[key]
-        return [fx.Delete(keys)] if keys else []
+        return self.holdings.forget_old(progress)
 
     def _on_backup(self, order: msg.StartBackup, now: float) -> list[fx.NodeEffect]:
         job = self.state.job
         assert job is not None
-        own = tuple(ShardId(job.rank, worker) for worker in range(job.workers))
-        for shard in own:
-            if Key(order.checkpoint, shard) not in self.copies:
-                return self.uploaded(order.name, f"node {job.rank} no longer holds it", now)
+        own = _own_shards(job)
+        if not self.holdings.holds(order.checkpoint, own):
+            return self.uploaded(order.name, f"node {job.rank} no longer holds it", now)
         return [fx.Upload(order.name, order.checkpoint, order.upload, own)]
 
     def _on_report(self, report: msg.Report, now: float) -> list[fx.NodeEffect]:
@@ -343,7 +302,8 @@ class Node:
         self.state = NodeState(epoch=self.state.epoch)
         self.connected = False
         self._joined_at = None
-        return [fx.CancelCopies(), fx.Persist(self.state), fx.WriteFailed(text), fx.Reconnect()]
+        stop = self._transfers.stop()
+        return [*stop, fx.Persist(self.state), fx.WriteFailed(text), fx.Reconnect()]
 
     def _on_not_yet(self, answer: msg.NotYet, now: float) -> list[fx.NodeEffect]:
         self._hello_at = now + HELLO_PAUSE
@@ -396,6 +356,10 @@ class Node:
             return []
         self._sent = now
         return [fx.Send(message)]
+
+
+def _own_shards(job: Job) -> tuple[ShardId, ...]:
+    return tuple(ShardId(job.rank, worker) for worker in range(job.workers))
 
 
 _HANDLERS: dict[type[Any], Callable[[Node, Any, float], list[fx.NodeEffect]]] = {

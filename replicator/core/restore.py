@@ -1,12 +1,17 @@
 """The restore phase of a coordinator: read backups, choose, transfer, agree.
 
+What the cluster holds is mostly what will be restored, so its verification and transfers begin
+while the backups are still being read, on a tentative plan. Nobody is prepared, let alone linked,
+on that: once the backups and `restore.version` are known the plan is confirmed or made anew.
+
 It ends in one of three ways: `ready` (all nodes hold verified data and are prepared), `refused`
 (with the reason), or the coordinator drops it because a node came or went.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from replicator.core import effects as fx
 from replicator.core import messages as msg
@@ -72,9 +77,13 @@ class Restore:
 
     # ---- choosing -------------------------------------------------------------------------------
 
-    def start(self) -> list[fx.CoordinatorEffect]:
-        """Begin by looking at the backups."""
+    def start(self, now: float) -> list[fx.CoordinatorEffect]:
+        """Begin by looking at the backups, and with what the cluster holds meanwhile."""
         self._reading = True
+        self.forced = ""
+        return [*self._read(), *self._plan(now)]
+
+    def _read(self) -> list[fx.CoordinatorEffect]:
         return [fx.ReadBackups(self._damaged_backups)]
 
     def backups_read(
@@ -95,21 +104,60 @@ class Restore:
         self._reading = False
         self.backups = list(backups)
         self.forced = forced or ""
-        return self._plan(now)
+        choice = self._choose()
+        if isinstance(choice, Choice) and self._is_under_way(choice):
+            self.discard = choice.discard
+            return self._announce(choice, now)
+        return self._carry_out(choice, now)
+
+    def _is_under_way(self, choice: Choice) -> bool:
+        """Whether the tentative plan is just this, and its run newer than all that is stored."""
+        distribution = self._distribution
+        return (
+            distribution is not None
+            and self.run is not None
+            and not choice.primary_backup
+            and choice.checkpoint == distribution.checkpoint
+            and all(backup.checkpoint.epoch < self.run.epoch for backup in self.backups)
+            and distribution.fill_from(choice.backup)
+        )
 
     def forced_is_bad(self, problem: str) -> None:
         """`restore.version` cannot be read as a backup's name: refuse, delete nothing."""
         if self._reading:
             self.refused = problem
 
+    def _choose(self) -> Choice | Refused:
+        """The restore point, from what is known now."""
+        backups = [] if self._reading else self.backups
+        forced = self.forced or None
+        return choose(self._catalogue, backups, forced, self._job.world, self._shards)
+
     def _plan(self, now: float) -> list[fx.CoordinatorEffect]:
-        """Choose a restore point from what is known now, and start its transfers."""
-        choice = choose(
-            self._catalogue, self.backups, self.forced or None, self._job.world, self._shards
-        )
+        """Choose, and start the transfers.
+
+        While the backups are being read that is tentative, and without a checkpoint that the
+        cluster alone can restore there is nothing to do until they are known.
+        """
+        choice = self._choose()
+        if self._reading and (isinstance(choice, Refused) or choice.checkpoint is None):
+            self._forget_plan()
+            return []
+        return self._carry_out(choice, now)
+
+    def _forget_plan(self) -> None:
+        self._distribution = None
+        self.ready = False
+        self._prepared.clear()
+        self._checks.clear()
+        self._retries.clear()
+        self._transfers.clear()
+
+    def _carry_out(self, choice: Choice | Refused, now: float) -> list[fx.CoordinatorEffect]:
         if isinstance(choice, Refused):
             self.refused = choice.text
             return []
+        self._forget_plan()
         seen = [member.hello.epoch for member in self._members.by_rank.values()]
         seen += [c.epoch for c in self._catalogue.checkpoints]
         seen += [b.checkpoint.epoch for b in self.backups]
@@ -118,12 +166,6 @@ class Restore:
         self.run = Run(self._epoch, f"{self._token}-{self._plans}")
         self.checkpoint = choice.checkpoint
         self.discard = choice.discard if choice.checkpoint is not None else ()
-        self._distribution = None
-        self.ready = False
-        self._prepared.clear()
-        self._checks.clear()
-        self._retries.clear()
-        self._transfers.clear()
         effects = self._announce(choice, now)
         if choice.checkpoint is None:
             return effects
@@ -147,8 +189,10 @@ class Restore:
             needs: tuple[ShardId, ...] = ()
             if choice.checkpoint is not None:
                 needs = tuple(ShardId(rank, worker) for worker in range(self._job.workers))
-            plan = msg.Plan(self.run, choice.checkpoint, backup, self.forced, needs)
+            plan = msg.Plan(self.run, choice.checkpoint, backup, self.forced, needs, self._reading)
             effects += self._members.to(rank, plan, now)
+        if self._reading:
+            return effects
         if choice.incomplete:
             text = "not restorable: " + "; ".join(choice.incomplete[:5])
             effects += self._members.broadcast(msg.Report(text), now)
@@ -183,6 +227,8 @@ class Restore:
 
     def _choose_again(self, now: float) -> list[fx.CoordinatorEffect]:
         """A checkpoint proved damaged: choose without what is bad."""
+        if self._reading:
+            return self._plan(now)
         known_bad = {b.name for b in self.backups} & set(self._damaged_backups)
         if not known_bad:
             return self._plan(now)
@@ -192,11 +238,16 @@ class Restore:
                 "manifest. Name another one or remove restore.version; nothing was deleted."
             )
             return []
-        self._distribution = None
-        self._read_at = None
-        return self.start()
+        return self.start(now)
 
-    def have(self, rank: int, have: msg.Have, now: float) -> list[fx.CoordinatorEffect]:
+    def received(
+        self, rank: int, message: msg.ToCoordinator, now: float
+    ) -> list[fx.CoordinatorEffect]:
+        """A member's message."""
+        handler = _HANDLERS.get(type(message))
+        return handler(self, rank, message, now) if handler is not None else []
+
+    def _on_have(self, rank: int, have: msg.Have, now: float) -> list[fx.CoordinatorEffect]:
         """A node holds a verified copy."""
         self._catalogue.add(rank, have.checkpoint, have.shard, have.content, self._job.world)
         self._checks.discard((rank, have.shard))
@@ -209,7 +260,7 @@ class Restore:
         self._settle()
         return []
 
-    def copy_failed(
+    def _on_copy_failed(
         self, rank: int, failed: msg.CopyFailed, now: float
     ) -> list[fx.CoordinatorEffect]:
         """A node could not get a copy, or its own proved bad."""
@@ -264,15 +315,19 @@ class Restore:
 
     # ---- agreement ------------------------------------------------------------------------------
 
-    def prepared(self, rank: int, prepared: msg.Prepared) -> None:
+    def _on_prepared(
+        self, rank: int, prepared: msg.Prepared, now: float
+    ) -> list[fx.CoordinatorEffect]:
         """A node has all it needs, verified and recorded."""
         if prepared.run == self.run and not self._reading:
             self._prepared.add(rank)
             self._settle()
+        return []
 
     def _settle(self) -> None:
         """Ready once all are prepared and no copy is under suspicion."""
-        self.ready = len(self._prepared) == self._job.world and not self._checks
+        everyone = len(self._prepared) == self._job.world
+        self.ready = everyone and not self._checks and not self._reading
 
     # ---- time -----------------------------------------------------------------------------------
 
@@ -287,7 +342,10 @@ class Restore:
             return []
         if self._read_at is not None and now >= self._read_at:
             self._read_at = None
-            return self.start()
+            return self._read() + self._tick_transfers(now)
+        return self._tick_transfers(now)
+
+    def _tick_transfers(self, now: float) -> list[fx.CoordinatorEffect]:
         distribution = self._distribution
         if distribution is None:
             return []
@@ -298,9 +356,16 @@ class Restore:
                 failed = msg.CopyFailed(
                     distribution.checkpoint, shard, source, Failure.TRANSIENT, late_text
                 )
-                effects += self.copy_failed(shard.rank, failed, now)
+                effects += self._on_copy_failed(shard.rank, failed, now)
         for shard, (when, delay) in list(self._retries.items()):
             if now >= when and self._distribution is distribution:
                 self._retries[shard] = (float("inf"), delay)
                 effects += self._assign(distribution.retry(shard), now)
         return effects
+
+
+_HANDLERS: dict[type[Any], Callable[..., list[fx.CoordinatorEffect]]] = {
+    msg.Have: Restore._on_have,
+    msg.CopyFailed: Restore._on_copy_failed,
+    msg.Prepared: Restore._on_prepared,
+}

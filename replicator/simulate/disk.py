@@ -12,13 +12,13 @@ from replicator.core.state import NodeState
 class Stored:
     """One copy. `good` is the truth, which the core cannot see without hashing.
 
-    `verified` is the newest epoch of the node in which every byte was hashed (or written).
+    `verified` is the start of the job (its `attempt`) in which every byte was last hashed here.
     """
 
     content: Content
     world: int
     good: bool = True
-    verified: int = 0
+    verified: str = ""
 
 
 @dataclass(slots=True)

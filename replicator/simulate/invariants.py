@@ -41,6 +41,7 @@ class Invariants:
         self._world = world
         self._shards = all_shards(world, workers)
         self._restored: dict[Run, CheckpointId | None] = {}
+        self._certain: set[Run] = set()  # planned with the backups and restore.version known
         self._receipts: dict[tuple[int, Key], str] = {}
         self._lost: dict[tuple[int, Key], tuple[str, float]] = {}
         self._ghosts: list[tuple[float, Disk]] = []
@@ -113,20 +114,35 @@ class Invariants:
             self._receipts.pop((machine, key), None)
 
     def linking(
-        self, machine: int, rank: int, workers: int, run: Run, checkpoint: CheckpointId | None
+        self,
+        machine: int,
+        attempt: str,
+        shards: tuple[ShardId, ...],
+        run: Run,
+        checkpoint: CheckpointId | None,
     ) -> None:
-        """Invariants 2 and 3, when a node links."""
+        """Invariants 2 and 3, when a node links its shards in this start of the job."""
         if run in self._restored and self._restored[run] != checkpoint:
             raise Violation(
                 f"3: run {run} restores {checkpoint} on m{machine}, elsewhere {self._restored[run]}"
             )
         self._restored[run] = checkpoint
+        if run not in self._certain:
+            raise Violation(f"1: m{machine} links {run}, planned before the backups were read")
         if checkpoint is None:
             return
-        for worker in range(workers):
-            stored = self._disks[machine].copies.get(Key(checkpoint, ShardId(rank, worker)))
-            if stored is None or stored.verified < run.epoch:
+        for shard in shards:
+            stored = self._disks[machine].copies.get(Key(checkpoint, shard))
+            if stored is None or stored.verified != attempt:
                 raise Violation(f"2: m{machine} links {checkpoint} without verified data")
+
+    def planning(self, run: Run, forced: str, read: str | None) -> None:
+        """A plan that nodes may prepare for: `read` is what restore.version named ("" nothing)."""
+        if read is None:
+            raise Violation(f"1: {run} is planned before the backups were read")
+        if forced != read:
+            raise Violation(f"1: {run} restores version {forced!r} where {read!r} was asked for")
+        self._certain.add(run)
 
     def committing(self, members: Iterable[Disk], checkpoint: CheckpointId | None) -> None:
         """A restore may not go back further than damage and losses force it to."""

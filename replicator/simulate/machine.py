@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from replicator.core import effects as fx
 from replicator.core.coordinator import Coordinator
+from replicator.core.messages import Plan
 from replicator.core.model import (
     Content,
     Copy,
@@ -40,6 +41,7 @@ class Machine:
         self.crash_in: int | None = None  # effects until the agent dies
         self.connection: int | None = None
         self.sealing = False
+        self.forced_as_read: str | None = None  # None until the coordinator's listing has come
 
     # ---- life -----------------------------------------------------------------------------------
 
@@ -110,6 +112,7 @@ class Machine:
             self.coordinator = None
             return
         self.world.coordinators += 1
+        self.forced_as_read = None
         token = f"c{self.world.coordinators}"
         self.coordinator = Coordinator(
             job, token, self.world.timing, self.world.name_backup, self.world.now
@@ -172,7 +175,8 @@ class Machine:
         for worker in range(effect.workers):
             content = self.world.content(effect.checkpoint, ShardId(job.rank, worker))
             key = Key(effect.checkpoint, ShardId(job.rank, worker))
-            self.disk.copies[key] = Stored(content, job.world, verified=effect.checkpoint.epoch)
+            attempt = self.node.state.attempt
+            self.disk.copies[key] = Stored(content, job.world, verified=attempt)
             self.world.invariants.received(self.index, key, content)
             contents.append(content)
         self.disk.saves.discard(step)
@@ -210,12 +214,12 @@ class Machine:
         if source.origin in (Origin.PEER, Origin.BACKUP) and self.disk.full:
             return Failure.NO_SPACE
         assert self.node is not None
-        epoch = self.node.state.epoch
+        attempt = self.node.state.attempt
         old = self.disk.copies.get(effect.key)
         if source.origin is Origin.LOCAL and old is not None:
-            old.verified = epoch
+            old.verified = attempt
         else:
-            self.disk.copies[effect.key] = Stored(content, effect.world, verified=epoch)
+            self.disk.copies[effect.key] = Stored(content, effect.world, verified=attempt)
         self.world.invariants.received(self.index, effect.key, content)
         return None
 
@@ -255,9 +259,8 @@ class Machine:
         assert state.job is not None
         run = state.linked or state.prepared
         assert run is not None
-        self.world.invariants.linking(
-            self.index, state.job.rank, effect.workers, run, effect.checkpoint
-        )
+        shards = tuple(ShardId(state.job.rank, worker) for worker in range(effect.workers))
+        self.world.invariants.linking(self.index, state.attempt, shards, run, effect.checkpoint)
         self.disk.marker = (effect.checkpoint,)
         self.world.application.linked(self.index, run, effect.checkpoint)
 
@@ -328,6 +331,9 @@ class Machine:
 
     def _do_SendTo(self, effect: fx.SendTo) -> None:  # noqa: N802
         assert self.coordinator is not None
+        plan = effect.message
+        if isinstance(plan, Plan) and not plan.tentative:
+            self.world.invariants.planning(plan.run, plan.forced, self.forced_as_read)
         member = self.coordinator.members.by_rank.get(effect.rank)
         if member is not None:
             self.world.network.send_down(member.connection, effect.message)
@@ -339,6 +345,7 @@ class Machine:
         self.world.network.close(effect.connection, by=self.index)
 
     def _do_ReadBackups(self, effect: fx.ReadBackups) -> None:  # noqa: N802
+        self.forced_as_read = None
         self.later(0.1 + self.world.random.random(), self._read_backups, self.coordinator, effect)
 
     def _read_backups(self, asked_by: Coordinator, effect: fx.ReadBackups) -> None:
@@ -346,6 +353,8 @@ class Machine:
         if coordinator is not asked_by:
             return
         problem = "storage does not answer" if store.down else ""
+        if not problem:
+            self.forced_as_read = store.forced or ""
         self.decide(
             asked_by.backups_read(store.listing(effect.skip), store.forced, problem, self.world.now)
         )

@@ -12,6 +12,7 @@ from replicator.core import messages as msg
 from replicator.core.coordinator import Coordinator, Phase
 from replicator.core.deletion import may_delete
 from replicator.core.model import (
+    Backup,
     CheckpointId,
     Content,
     Copy,
@@ -134,6 +135,77 @@ def test_a_save_is_persisted_before_it_is_reported():
     assert effects[0].state.last_step == 3
 
 
+# ---- checks that nobody asked for ----------------------------------------------------------------
+
+OWN = Key(at(5), ShardId(0, 0))
+LOCAL = Source(Origin.LOCAL, 0)
+VERIFY_OWN = msg.Fetch(at(5), ShardId(0, 0), content("own"), 2, LOCAL)
+
+
+def started_node(plan: bool = True) -> tuple[Node, list]:
+    """A node that holds its shards of two steps and has just been given a new configuration."""
+    held = [Copy(at(step), ShardId(0, 0), content("own"), 2) for step in (4, 5)]
+    node = Node(NodeState(), held, "h:1", TIMING)
+    effects = node.accept(JOB, "a", 0.0)
+    node.link_up(0.0)
+    if plan:
+        node.received(msg.Plan(Run(2, "t"), at(5), "", "", (ShardId(0, 0),)), 0.0)
+    return node, effects
+
+
+def test_a_node_verifies_its_own_newest_shards_as_soon_as_the_job_starts():
+    _, effects = started_node(plan=False)
+    assert kinds(effects) == [fx.CancelCopies, fx.Persist, fx.GetCopy, fx.Reconnect]
+    assert effects[2] == fx.GetCopy(OWN, content("own"), 2, LOCAL)
+
+
+def test_connecting_and_planning_the_same_step_leave_that_check_alone():
+    node, _ = started_node(plan=False)
+    assert fx.CancelCopies not in kinds(node.link_up(0.0))
+    same = msg.Plan(Run(2, "t"), at(5), "", "", (ShardId(0, 0),))
+    assert fx.CancelCopies not in kinds(node.received(same, 0.0))
+    other = msg.Plan(Run(4, "t"), at(4), "", "", (ShardId(0, 0),))
+    assert fx.CancelCopies in kinds(node.received(other, 0.0))
+
+
+def test_what_it_found_answers_the_order_to_verify_but_only_once():
+    node, _ = started_node()
+    assert node.copied(OWN, content("own"), 2, 0.0) == []  # nobody has asked yet
+    assert kinds(node.received(VERIFY_OWN, 0.0)) == [fx.Send, fx.Persist, fx.Send]
+    doubted = node.received(VERIFY_OWN, 0.0)
+    assert kinds(doubted) == [fx.GetCopy]
+
+
+def test_an_order_to_verify_joins_a_check_under_way():
+    node, _ = started_node()
+    assert node.received(VERIFY_OWN, 0.0) == []
+    assert kinds(node.copied(OWN, content("own"), 2, 0.0)) == [fx.Send, fx.Persist, fx.Send]
+    assert kinds(node.received(VERIFY_OWN, 0.0)) == [fx.GetCopy]
+
+
+def test_a_check_under_way_gives_way_to_data_from_elsewhere():
+    node, _ = started_node()
+    stored = replace(VERIFY_OWN, source=Source(Origin.BACKUP, backup="b"))
+    assert kinds(node.received(stored, 0.0)) == [fx.CancelCopies, fx.GetCopy]
+
+
+def test_damage_that_such_a_check_finds_is_put_aside_and_told_when_asked():
+    node, _ = started_node()
+    found = node.copy_failed(OWN, LOCAL, Failure.CORRUPT, "bad", 0.0)
+    assert kinds(found) == [fx.Quarantine, fx.WriteError]
+    (answer,) = node.received(VERIFY_OWN, 0.0)
+    assert answer.message.failure is Failure.MISSING
+
+
+def test_no_check_outlives_the_restore():
+    node, _ = started_node(plan=False)
+    run = Run(2, "t")
+    node.received(msg.Plan(run, at(5), "b", "b", ()), 0.0)
+    commit = node.received(msg.Commit(run, at(5), ()), 0.0)
+    assert kinds(commit) == [fx.CancelCopies, fx.Link, fx.Persist]
+    assert kinds(node.received(VERIFY_OWN, 0.0)) == [fx.GetCopy]
+
+
 # ---- agreement ---------------------------------------------------------------------------------
 
 
@@ -152,7 +224,7 @@ def test_a_commit_of_a_run_that_was_not_prepared_links_nothing():
 
 def test_the_link_comes_before_the_record_of_it_and_before_any_deletion():
     node = Node(NodeState(job=JOB, attempt="a", epoch=1), (), "h:1", TIMING)
-    node.copies[Key(at(9), ShardId(0, 0))] = (content("y"), 2)
+    node.holdings.copies[Key(at(9), ShardId(0, 0))] = (content("y"), 2)
     node.link_up(0.0)
     node.received(msg.Plan(RUN, at(1, 0), "", "", (ShardId(0, 0),)), 0.0)
     peer = Source(Origin.PEER, 1, "h:2")
@@ -161,6 +233,22 @@ def test_the_link_comes_before_the_record_of_it_and_before_any_deletion():
     assert kinds(prepared) == [fx.Send, fx.Persist, fx.Send]
     commit = node.received(msg.Commit(RUN, at(1, 0), (at(9),)), 0.0)
     assert kinds(commit) == [fx.Link, fx.Persist, fx.Delete]
+
+
+def test_a_tentative_plan_is_verified_but_neither_announced_nor_prepared_for():
+    node = Node(NodeState(job=JOB, attempt="a", epoch=1), (), "h:1", TIMING)
+    node.link_up(0.0)
+    plan = msg.Plan(RUN, at(1, 0), "", "", (ShardId(0, 0),), tentative=True)
+    assert kinds(node.received(plan, 0.0)) == [fx.CancelCopies, fx.Persist]
+    peer = Source(Origin.PEER, 1, "h:2")
+    fetch = msg.Fetch(at(1, 0), ShardId(0, 0), content("x"), 2, peer)
+    assert kinds(node.received(fetch, 0.0)) == [fx.GetCopy]
+    have = node.copied(Key(at(1, 0), ShardId(0, 0)), content("x"), 2, 0.0)
+    assert kinds(have) == [fx.Send]
+    assert node.state.prepared is None  # a new coordinator must not go on from here
+    certain = node.received(replace(plan, tentative=False), 0.0)
+    assert kinds(certain) == [fx.Announce, fx.Persist, fx.Send]
+    assert node.state.prepared == RUN
 
 
 def test_a_node_whose_prepared_data_is_gone_is_not_prepared_any_more():
@@ -237,6 +325,77 @@ def test_storage_that_does_not_answer_is_no_reason_to_start_from_nothing():
         made.tick(now)
     assert "backups cannot be read: HTTP 503" in texts(effects)[0]
     assert made.phase is Phase.FAILED
+
+
+def restoring(held: CheckpointId) -> tuple[Coordinator, list]:
+    """Two nodes with a shard each, and what they are told before the backups are known."""
+    made = coordinator()
+    effects: list = []
+    for rank in range(2):
+        copies = (Copy(held, ShardId(rank, 0), content(f"own{rank}"), 2),)
+        effects += made.received(rank + 1, hello(rank, epoch=1, copies=copies), 0.0)
+    return made, effects
+
+
+def sent(effects, kind: type) -> list:
+    messages = [e.message for e in effects if isinstance(e, fx.SendTo)]
+    return [m for m in messages if isinstance(m, kind)]
+
+
+def stored(name: str, checkpoint: CheckpointId) -> Backup:
+    shards = {ShardId(rank, 0): content(f"own{rank}") for rank in range(2)}
+    return Backup(name, checkpoint, 2, shards)
+
+
+def test_what_the_cluster_holds_is_verified_while_the_backups_are_read():
+    made, effects = restoring(at(5))
+    assert kinds(effects)[0] is fx.ReadBackups
+    assert [plan.tentative for plan in sent(effects, msg.Plan)] == [True, True]
+    assert [fetch.source.origin for fetch in sent(effects, msg.Fetch)] == [Origin.LOCAL] * 2
+    effects = made.backups_read([stored("b1", at(4))], None, "", 0.0)
+    assert sent(effects, msg.Fetch) == []  # what was begun goes on
+    confirmed = sent(effects, msg.Plan)
+    assert [(plan.checkpoint, plan.tentative) for plan in confirmed] == [(at(5), False)] * 2
+
+
+@pytest.mark.parametrize(
+    ("backup", "forced"),
+    [
+        (stored("b1", at(9)), None),  # newer than what the cluster holds
+        (stored("b1", at(4)), "b1"),  # asked for
+        (stored("b1", at(5)), "b1"),  # asked for: the stored data of that very step
+    ],
+)
+def test_a_tentative_plan_gives_way_to_what_the_backups_say(backup, forced):
+    made, effects = restoring(at(5))
+    tentative = sent(effects, msg.Plan)[0].run
+    effects = made.backups_read([backup], forced, "", 0.0)
+    plans = sent(effects, msg.Plan)
+    assert {(p.checkpoint, p.forced, p.tentative) for p in plans} == {
+        (backup.checkpoint, forced or "", False)
+    }
+    assert tentative not in {plan.run for plan in plans}
+    assert {f.source.origin for f in sent(effects, msg.Fetch)} == {Origin.BACKUP}
+
+
+def test_a_run_is_numbered_after_those_of_unfinished_backups_too():
+    """Two runs of one number would mix their shards."""
+    made, _ = restoring(at(5))
+    unfinished = replace(stored("b2", at(7, run=2)), problem="not sealed")
+    made.backups_read([unfinished, stored("b1", at(4))], None, "", 0.0)
+    assert made.run is not None
+    assert made.run.epoch == 3
+
+
+def test_damage_found_before_the_backups_are_known_waits_for_them():
+    made, _ = restoring(at(5))
+    local = Source(Origin.LOCAL, 0)
+    failed = msg.CopyFailed(at(5), ShardId(0, 0), local, Failure.CORRUPT, "bad")
+    assert sent(made.received(1, failed, 0.0), msg.Plan) == []  # nothing else to restore as yet
+    assert made.phase is Phase.RESTORE
+    effects = made.backups_read([stored("b1", at(5))], None, "", 0.0)
+    origins = {f.shard.rank: f.source.origin for f in sent(effects, msg.Fetch)}
+    assert origins == {0: Origin.BACKUP, 1: Origin.LOCAL}
 
 
 def test_ranks_that_never_come_end_the_wait_and_are_named():

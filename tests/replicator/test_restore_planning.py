@@ -125,6 +125,21 @@ def distribution(held, shards, *, backup=None, data_parallel=False) -> Distribut
     return Distribution(ONE, holders, backup, shards, data_parallel)
 
 
+def test_a_backup_of_the_same_content_becomes_one_more_source():
+    plan = distribution({0: [(ONE, 0)], 1: [(ONE, 1)]}, all_shards(2, 1))
+    plan.start()
+    assert plan.fill_from(backup("b", ONE))
+    damaged = Source(Origin.LOCAL, 1)
+    more, _ = plan.failed(ShardId(1, 0), damaged, Failure.CORRUPT)
+    assert [(a.shard.rank, a.source.backup) for a in more] == [(1, "b")]
+
+
+def test_a_backup_of_other_content_does_not():
+    plan = distribution({0: [(ONE, 0)], 1: [(ONE, 1)]}, all_shards(2, 1))
+    assert not plan.fill_from(backup("b", TWO))
+    assert plan.backup is None
+
+
 def run_to_end(plan: Distribution, lose=()) -> list[list[tuple[int, Source]]]:
     """Carry out the assignments in rounds; returns who took from whom in each."""
     pending, rounds = plan.start(), []

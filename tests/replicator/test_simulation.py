@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from replicator.core import coordinator, members, messages, node, restore, rounds
+from replicator.core import (
+    coordinator,
+    holdings,
+    members,
+    messages,
+    node,
+    restore,
+    rounds,
+    transfers,
+)
 from replicator.simulate.run import replay, run_seed, run_seeds
 
 SEEDS = 300
@@ -60,7 +70,7 @@ def test_it_notices_when_old_data_goes_too_early(monkeypatch):
     def too_early(checkpoint, complete, replicated, held):
         return (replicated is not None and checkpoint < replicated) or checkpoint not in held
 
-    monkeypatch.setattr(node, "may_delete", too_early)
+    monkeypatch.setattr(holdings, "may_delete", too_early)
     assert first_violation().startswith("1:")
 
 
@@ -85,6 +95,11 @@ def test_it_notices_when_damaged_copies_are_trusted(monkeypatch):
         return effects
 
     monkeypatch.setitem(node._HANDLERS, messages.Plan, prepared_at_once)
+    assert first_violation().startswith("2:")
+
+
+def test_it_notices_when_a_copy_counts_as_verified_for_good(monkeypatch):
+    monkeypatch.setattr(transfers.Transfers, "take_verified", lambda self, key: True)
     assert first_violation().startswith("2:")
 
 
@@ -125,6 +140,24 @@ def test_it_notices_when_newer_checkpoints_are_passed_over(monkeypatch):
 
     monkeypatch.setattr(restore, "choose", lazy)
     assert first_violation().startswith("1:")
+
+
+def test_it_notices_when_a_restore_does_not_wait_for_the_backups(monkeypatch):
+    def impatient(self, now):
+        return self._plan(now)
+
+    monkeypatch.setattr(restore.Restore, "start", impatient)
+    assert first_violation().startswith("1:")
+
+
+def test_it_notices_when_nodes_take_a_tentative_plan_for_certain(monkeypatch):
+    original = node.Node._on_plan
+
+    def credulous(self, plan, now):
+        return original(self, replace(plan, tentative=False), now)
+
+    monkeypatch.setitem(node._HANDLERS, messages.Plan, credulous)
+    assert first_violation(2000).startswith("1:")
 
 
 def test_it_notices_when_a_backup_is_sealed_too_early(monkeypatch):
