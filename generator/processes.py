@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _PR_SET_PDEATHSIG = 1
 """prctl(2), ``linux/prctl.h``."""
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 _SHARES = (2, 24)
 """Items handed to a worker at once, the fewest and the most: few are shared evenly, many cost
 fewer messages."""
@@ -130,7 +131,12 @@ class InOrder(Generic[Result]):
         fork, spawn = multiprocessing.get_context("fork"), multiprocessing.get_context("spawn")
         begin = fork.Process if forks else spawn.Process
         process = begin(target=_serve, args=(self.work, theirs, ends, os.getpid()), daemon=True)
-        process.start()
+        # Until it is set up, a worker would answer a signal with a traceback.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self._workers.append(_Worker(process, ours))
         return self._workers[-1]
@@ -168,6 +174,7 @@ def _serve(
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles an interrupt
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     die_with_parent(parent)
     for end in ends:
         end.close()

@@ -91,10 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in argv if word in COMMANDS), None)
-    parser = _parser(command)
     try:
-        options = parser.parse_args(argv)
         signal.signal(signal.SIGTERM, _terminated)
+        options = _parser(command).parse_args(argv)
         return int(import_module(COMMANDS[options.command][0]).run(options))
     except Terminated:
         print("terminated", file=sys.stderr)
