@@ -108,7 +108,7 @@ class InOrder(Generic[Result]):
                     given += 1
         finally:
             for worker in self._workers:
-                worker.process.terminate()
+                worker.process.kill()  # what it was at is of no use any more
             for worker in list(self._workers):
                 self._bury(worker)
 

@@ -17,6 +17,11 @@ STOWPLAN = [sys.executable, "-m", "generator.cli.main"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
 
+def heeds_signals() -> None:
+    """Undo what a shell does to a job in the background, which ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def children(process: int) -> set[int]:
     """The processes that a process has begun."""
     try:
@@ -62,7 +67,7 @@ def test_a_stop_half_way_leaves_whole_clusters(fleet: Fleet, number: int, code: 
     before = fleet.compiled
     endless_fleet(fleet)
     process = subprocess.Popen(
-        [*STOWPLAN, "compile", "-j", "2"], cwd=fleet.root,
+        [*STOWPLAN, "compile", "-j", "2"], cwd=fleet.root, preexec_fn=heeds_signals,
         env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
