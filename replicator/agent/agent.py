@@ -138,7 +138,7 @@ class Agent:
 
     async def _stop(self) -> None:
         self.watcher.stop()
-        self.copies.cancel_all()
+        self.copies.close()
         for task in list(self._tasks):
             task.cancel()
         await self.uplink.stop()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +27,9 @@ from replicator.protocol import ReplicatorConfig
 CONNECT_SECONDS = 10.0
 MAX_COPIES = 4
 """Copies that are made at the same time."""
+VERIFY_NICE = 5
+"""By how much hashing what is here gives way: to the transfers and the talk that nodes without
+their data wait for, and to whatever else a node does."""
 
 log = logging.getLogger("replicator.copies")
 
@@ -39,6 +46,9 @@ class Copies:
     broken: Callable[[BaseException], None]
     _running: dict[asyncio.Task[None], Incoming | None] = field(default_factory=dict)
     _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_COPIES))
+    _verifiers: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(MAX_COPIES, "verify", _give_way)
+    )
 
     def start(self, effect: GetCopy, config: ReplicatorConfig, tier: Tier) -> None:
         """Begin a copy."""
@@ -58,6 +68,11 @@ class Copies:
             if incoming is not None:
                 incoming.cancel()
             task.cancel()
+
+    def close(self) -> None:
+        """No copy is made any more."""
+        self.cancel_all()
+        self._verifiers.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, effect: GetCopy, config: ReplicatorConfig, tier: Tier) -> None:
         me = asyncio.current_task()
@@ -112,7 +127,8 @@ class Copies:
             raise
 
     async def _verify(self, effect: GetCopy) -> Content:
-        problem = await asyncio.to_thread(self.store.verify, effect.key)
+        loop = asyncio.get_running_loop()
+        problem = await loop.run_in_executor(self._verifiers, self.store.verify, effect.key)
         if problem is None:
             raise TransferError(Failure.MISSING, "no such copy here")
         if problem:
@@ -161,6 +177,14 @@ class Copies:
             remove(place)
             raise TransferError(Failure.TRANSIENT, "cancelled")
         return self._keep(effect, manifest, place)
+
+
+def _give_way() -> None:
+    """Lower the priority of this thread, and of those that it starts."""
+    thread = threading.get_native_id()
+    nice = os.getpriority(os.PRIO_PROCESS, thread) + VERIFY_NICE
+    with contextlib.suppress(OSError):  # where that is forbidden it is merely not done
+        os.setpriority(os.PRIO_PROCESS, thread, nice)
 
 
 def _ignore(work: asyncio.Future[Content]) -> None:

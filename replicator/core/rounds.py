@@ -53,6 +53,8 @@ class Replication:
         self.sealed: dict[CheckpointId, set[int]] = {}
         self._inherited: set[CheckpointId] = set()  # kept until a checkpoint is replicated
         self.problems: dict[Pair, str] = {}
+        # Copies that a reader found bad; until their holders have hashed them they do not count.
+        self._doubted: set[tuple[int, CheckpointId, ShardId]] = set()
         self._world = world
         self._workers = workers
         self._peers = peers
@@ -154,7 +156,8 @@ class Replication:
         if len(self.sealed.get(checkpoint, ())) < self._world:
             return
         newer = self.complete is None or checkpoint > self.complete
-        if newer and self._catalogue.is_complete(checkpoint, self.shards):
+        doubted = any(one == checkpoint for _, one, _ in self._doubted)
+        if newer and not doubted and self._catalogue.is_complete(checkpoint, self.shards):
             self.complete = checkpoint
 
     def _damaged(self) -> None:
@@ -175,6 +178,9 @@ class Replication:
     ) -> None:
         """A node holds a verified copy."""
         self._catalogue.add(rank, checkpoint, shard, content, self._world)
+        if (rank, checkpoint, shard) in self._doubted:
+            self._doubted.discard((rank, checkpoint, shard))
+            self._advance(checkpoint)
         if checkpoint == self.active:
             self._settle(rank, shard)
 
@@ -201,10 +207,13 @@ class Replication:
             held = self._catalogue.holders(checkpoint, shard).get(rank)
             if held is not None:
                 self._catalogue.remove_content(rank, held.manifest)
+            self._doubted.discard((rank, checkpoint, shard))
             self._damaged()
         elif source.origin is Origin.PEER and failed.failure in (Failure.CORRUPT, Failure.MISSING):
             # The source itself says what it has: a reader's news may be older than that.
             order = verify_order(self._catalogue, checkpoint, shard, source.rank, self._world)
+            if order is not None and source.rank in self.present:
+                self._doubted.add((source.rank, checkpoint, shard))
         self._retry_later((rank, shard), checkpoint, failed.detail, now)
         return order
 
@@ -236,6 +245,7 @@ class Replication:
     def left(self, rank: int) -> None:
         """A node is gone; its receipts do not count until it is back and shows its copies."""
         self.present.discard(rank)
+        self._doubted = {doubt for doubt in self._doubted if doubt[0] != rank}
         self._forget_orders(rank)
         self._stale.add(rank)
 
@@ -281,6 +291,7 @@ class Replication:
                 self.complete = done
         for old in [c for c in self.sealed if self._gone(c)]:
             del self.sealed[old]
+        self._doubted = {doubt for doubt in self._doubted if not self._gone(doubt[1])}
         self._choose_next(now)
         return done if news else None
 

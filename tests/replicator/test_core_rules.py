@@ -450,6 +450,25 @@ def test_a_round_that_is_given_up_lets_its_checkpoint_go():
     assert after.complete.step == 2
 
 
+def test_a_copy_that_a_reader_found_bad_completes_nothing_until_its_holder_has_hashed_it():
+    made = in_a_run()
+    save(made, 1, 0.0)
+    assert made.run is not None
+    two, shard = at(2, made.run.epoch), ShardId(1, 0)
+    save(made, 2, 1.0, ranks=(1,))
+    made.received(1, msg.Have(at(1, made.run.epoch), shard, content("1.1")), 1.0)
+    made.received(2, msg.Have(at(1, made.run.epoch), ShardId(0, 0), content("1.0")), 1.0)
+    peer = Source(Origin.PEER, 1, "h:2")
+    failed = msg.CopyFailed(two, shard, peer, Failure.CORRUPT, "bad")
+    (order,) = sent(made.received(1, failed, 1.0), msg.Fetch)
+    assert order.source.origin is Origin.LOCAL
+    assert made.replication is not None
+    save(made, 2, 1.0, ranks=(0,))
+    assert made.replication.complete == at(1, made.run.epoch)
+    made.received(2, msg.Have(two, shard, content("2.1")), 1.0)
+    assert made.replication.complete == two
+
+
 def test_nothing_may_go_while_a_node_is_away():
     made = in_a_run()
     save(made, 1, 0.0)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 
 import pytest
 from agent_lab import Lab
 
 from replicator.agent import uplink
+from replicator.agent.copies import VERIFY_NICE
 from replicator.agent.store import LocalStore
 from replicator.agent.tier import Tier
 
@@ -16,13 +19,18 @@ def go(scenario):
     asyncio.run(asyncio.wait_for(scenario, 60))
 
 
+def nice_of_this_thread() -> int:
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
 @pytest.fixture
 def hashed(monkeypatch) -> list[str]:
     """The node directories whose data was hashed again, once for each copy."""
     nodes: list[str] = []
-    original = LocalStore.verify
+    original, usual = LocalStore.verify, nice_of_this_thread()
 
     def verify(self, key):
+        assert nice_of_this_thread() == min(usual + VERIFY_NICE, 19)  # it gives way
         problem = original(self, key)
         nodes.append(self.root.name)
         return problem
