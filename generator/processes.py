@@ -91,7 +91,7 @@ class InOrder(Generic[Result]):
                     worker = ready[pipe]  # type: ignore[index]
                     try:
                         answer = worker.pipe.recv()
-                    except (EOFError, ConnectionResetError):
+                    except (EOFError, OSError):  # in the midst of its answer, too
                         how = self._bury(worker)
                         if len(worker.share) > 1:
                             todo.extendleft([place] for place in reversed(worker.share))
@@ -117,7 +117,7 @@ class InOrder(Generic[Result]):
         while todo and (idle or len(self._workers) < self.jobs):
             worker = idle.pop() if idle else self._hire()
             worker.share = todo.popleft()
-            with contextlib.suppress(BrokenPipeError):  # it died, which its answer will say
+            with contextlib.suppress(OSError):  # it died, which its answer will say
                 worker.pipe.send([items[place] for place in worker.share])
 
     def _hire(self) -> _Worker:
@@ -128,8 +128,11 @@ class InOrder(Generic[Result]):
         ours, theirs = multiprocessing.Pipe()
         # A fork has our ends of the pipes too.
         ends = [ours, *(worker.pipe for worker in self._workers)] if forks else []
-        fork, spawn = multiprocessing.get_context("fork"), multiprocessing.get_context("spawn")
-        begin = fork.Process if forks else spawn.Process
+        begin = (
+            multiprocessing.get_context("fork").Process
+            if forks
+            else multiprocessing.get_context("spawn").Process
+        )
         process = begin(target=_serve, args=(self.work, theirs, ends, os.getpid()), daemon=True)
         # Until it is set up, a worker would answer a signal with a traceback.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)

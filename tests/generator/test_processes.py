@@ -68,6 +68,24 @@ def test_what_a_killed_worker_had_in_hand_is_done_again(tmp_path: Path) -> None:
     assert [result.partition(" by ")[0] for result in results] == ITEMS
 
 
+def test_a_worker_may_die_in_the_midst_of_its_answer(tmp_path: Path) -> None:
+    def large(item: str) -> str:
+        mark = tmp_path / "died"
+        if item == "10" and not mark.exists():
+            time.sleep(0.3)  # the first share, with the other worker, is done before
+            mark.touch()
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+        return work(item).ljust(1 << 20)  # more than a pipe holds
+
+    results = InOrder(large, lost, 2).results(ITEMS)
+    got = [next(results)]
+    time.sleep(1)  # nobody reads while the second share's answer is sent
+    assert (tmp_path / "died").exists()
+    got += results
+    assert [result.partition(" by ")[0] for result in got] == ITEMS
+
+
 def test_what_the_work_raises_is_raised_and_nobody_is_left() -> None:
     def fails(item: str) -> str:
         if item == "20":
