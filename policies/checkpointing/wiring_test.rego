@@ -320,6 +320,28 @@ test_mtc023_gpu_volume_without_arguments if {
 	result.id == "MTC023"
 }
 
+test_mtc026_value_on_the_next_line_of_a_script if {
+	found := deny_jobset with input as json.patch(gpu_jobset, [{
+		"op": "replace",
+		"path": "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/command",
+		"value": ["bash", "-c", "torchrun train.py --enable-high-scale-ckpt --local-ckpt-dir \\\n  /checkpoint"],
+	}])
+	every result in found {
+		result.id != "MTC026"
+	}
+}
+
+test_mtc026_wrong_value_on_the_next_line_of_a_script if {
+	found := deny_jobset with input as json.patch(gpu_jobset, [{
+		"op": "replace",
+		"path": "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/command",
+		"value": ["bash", "-c", "torchrun train.py --enable-high-scale-ckpt --local-ckpt-dir \\\n  /tmp"],
+	}])
+	some result in found
+	result.id == "MTC026"
+	contains(result.text, "--local-ckpt-dir=/tmp")
+}
+
 test_mtc026_gpu_directory_elsewhere if {
 	found := deny_jobset with input as json.patch(gpu_jobset, [{
 		"op": "replace",
