@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,9 @@ import yaml
 from generator.cli.main import main
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+STOWPLAN = [sys.executable, "-m", "generator.cli.main"]
+"""The command line as a process of its own, from any folder with :data:`ENVIRONMENT`."""
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
 
 @dataclass

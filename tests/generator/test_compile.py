@@ -10,17 +10,14 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 from datetime import date
 
 import pytest
 import yaml
 
-from tests.conftest import REPOSITORY, Fleet
+from tests.conftest import ENVIRONMENT, REPOSITORY, STOWPLAN, Fleet
 
-STOWPLAN = [sys.executable, "-m", "generator.cli.main"]
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
 
 def test_the_example_fleet_compiles_to_what_is_committed(fleet: Fleet) -> None:

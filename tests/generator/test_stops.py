@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY, Fleet
-
-STOWPLAN = [sys.executable, "-m", "generator.cli.main"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+from tests.conftest import ENVIRONMENT, STOWPLAN, Fleet
 
 
 def heeds_signals() -> None:
