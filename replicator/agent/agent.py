@@ -71,6 +71,7 @@ class Agent:
             up=lambda: self._with_node(Node.link_up),
             down=lambda: self._with_node(Node.link_down),
             received=self._received,
+            waiting=self._waiting,
             failed=self.die,
         )
         self.intake = Intake(self)
@@ -184,6 +185,10 @@ class Agent:
         if self.node is not None:
             self.apply(event(self.node, self.now()))
             self.metrics.connected.set(self.node.connected)
+
+    def _waiting(self) -> bool:
+        """Whether there is a job that has yet to be restored."""
+        return self.node is not None and self.node.state.linked is None
 
     def _received(self, message: msg.ToNode) -> None:
         if self.node is None:

@@ -1,12 +1,20 @@
-"""A node's connection to the coordinator: find it, connect, keep trying."""
+"""A node's connection to the coordinator: find it, connect, keep trying.
+
+Of several agents that say that they have the job's coordinator the youngest is right: when rank 0
+moves to another node, the agent that had it may live on and know nothing of that. So a node asks
+all of them, and while its job waits to be restored it asks again now and then. It asks nobody else
+where the coordinator that it had before has begun anew since.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from replicator.agent.channel import Channel, Dialer
 from replicator.agent.sockets import AuthenticationError
@@ -22,12 +30,25 @@ PROBES = 32
 """Addresses that are asked at the same time."""
 MAX_HELD = 32
 """Connections to agents where the coordinator may yet start; who has one need not be asked."""
+HEAD_START_SECONDS = 0.1
+"""For the agent that had the coordinator last, before the others are asked as well."""
+DOUBT_SECONDS = 2.0
+"""First pause before a younger coordinator is looked for; doubles up to `LONGEST_DOUBT`."""
+LONGEST_DOUBT = 60.0
 FIRST_PAUSE = 0.02
 """Short: mostly the agent of rank 0 has just not yet seen its own new replicator.yaml."""
 LONGEST_PAUSE = 5.0
 MAX_DISTRUSTED = 1000
 
 log = logging.getLogger("replicator.uplink")
+
+
+class Found(NamedTuple):
+    """A coordinator: since when (wall clock of its agent) it serves the job."""
+
+    since: float
+    address: str
+    channel: Channel
 
 
 @dataclass(slots=True)
@@ -39,9 +60,11 @@ class Uplink:
     up: Callable[[], None]
     down: Callable[[], None]
     received: Callable[[ToNode], None]
+    waiting: Callable[[], bool]  # whether the job has yet to be restored
     failed: Callable[[BaseException], None]
     _task: asyncio.Task[None] | None = None
     _channel: Channel | None = None
+    _last: tuple[str, str, float] | None = None  # job, agent and age of who restored it last
     _queue: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
     _old: set[asyncio.Task[None]] = field(default_factory=set)
     _distrusted: dict[str, str] = field(default_factory=dict)  # address: why, as last logged
@@ -78,29 +101,29 @@ class Uplink:
         me = asyncio.current_task()
         pause = FIRST_PAUSE
         while self._task is me:
-            channel = await self._seek(job, pause * (0.5 + random.random()))
-            if channel is not None and self._task is me:
-                await self._talk(channel, me)
+            found = await self._seek(job, pause * (0.5 + random.random()))
+            if found is not None and self._task is me:
+                await self._talk(found, job, me)
                 return  # `down` has asked for a restart if one is wanted
-            if channel is not None:
-                await channel.finish()
+            if found is not None:
+                await found.channel.finish()
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _seek(self, job: str, patience: float) -> Channel | None:
+    async def _seek(self, job: str, patience: float) -> Found | None:
         """The job's coordinator, or one that starts within `patience` where we were early."""
-        held: list[Channel] = []
-        found: Channel | None = None
+        held: dict[str, Channel] = {}
+        found: Found | None = None
         try:
             found = await self._find(job, held) or await self._first_to_start(held, patience)
             return found
         finally:
-            for channel in held:
-                if channel is not found:
+            for channel in held.values():
+                if found is None or channel is not found.channel:
                     await channel.finish()
 
-    async def _first_to_start(self, held: list[Channel], patience: float) -> Channel | None:
+    async def _first_to_start(self, held: dict[str, Channel], patience: float) -> Found | None:
         """Agents without a coordinator say so when they get one."""
-        answers = {asyncio.create_task(_answer(channel)): channel for channel in held}
+        answers = {asyncio.create_task(_answer(held[address])): address for address in held}
         waiting = set(answers)
         deadline = asyncio.get_running_loop().time() + patience
         try:
@@ -112,70 +135,78 @@ class Uplink:
                     waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED
                 )
                 for task in done:
-                    if task.exception() is None and task.result() is not None:
-                        return answers[task]
+                    if task.exception() is None and (since := task.result()) is not None:
+                        return Found(since, answers[task], held[answers[task]])
             return None
         finally:
             for task in answers:
                 task.cancel()
             await asyncio.gather(*answers, return_exceptions=True)
 
-    async def _find(self, job: str, held: list[Channel]) -> Channel | None:
+    async def _find(
+        self, job: str, held: dict[str, Channel], younger_than: float = -math.inf
+    ) -> Found | None:
         """The job's coordinator; of several (an old one may still run) the youngest.
 
-        Where there is none, `held` has connections to agents that may yet get one.
+        Where there is none, `held` gets connections to agents that may yet get one.
         """
         try:
             addresses = await self.platform.coordinators(job)
         except ReplicatorError as error:
             log.info("no coordinator yet", extra={"reason": str(error)})
             return None
+        if self._last is not None and self._last[0] == job and self._last[1] in addresses:
+            _, address, since = self._last
+            # One that is there as before may be left over: then the others are asked too.
+            found = await self._probe_all(job, [address], held, HEAD_START_SECONDS)
+            if again := await _youngest(found, max(since, younger_than)):
+                return again
+            addresses = [address for address in addresses if address not in held]
         for start in range(0, len(addresses), PROBES):
-            some = addresses[start : start + PROBES]
-            found = await self._probe_all(job, some, held)
-            if found:
-                best = max(found, key=lambda one: one[0])
-                for other in found:
-                    if other is not best:
-                        await other[1].finish()
-                return best[1]
+            found = await self._probe_all(job, addresses[start : start + PROBES], held)
+            if best := await _youngest(found, younger_than):
+                return best
         return None
 
     async def _probe_all(
-        self, job: str, addresses: list[str], held: list[Channel]
-    ) -> list[tuple[float, Channel]]:
+        self,
+        job: str,
+        addresses: list[str],
+        held: dict[str, Channel],
+        patience: float = CONNECT_SECONDS,
+    ) -> list[Found]:
         """Coordinators among these; once one has answered, the others get little time."""
         probes = {asyncio.create_task(self._probe(job, address)) for address in addresses}
-        found: list[tuple[float, Channel]] = []
+        found: list[Found] = []
         try:
-            waiting, patience = probes, CONNECT_SECONDS
+            waiting = probes
             while waiting:
                 done, waiting = await asyncio.wait(
                     waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
                 )
-                for since, channel in filter(None, (task.result() for task in done)):
+                for since, address, channel in filter(None, (task.result() for task in done)):
                     if since is not None:
-                        found.append((since, channel))
+                        found.append(Found(since, address, channel))
                     elif len(held) < MAX_HELD:
-                        held.append(channel)
+                        held[address] = channel
                     else:
                         await channel.finish()
                 if not done:
                     break
-                patience = OTHERS_SECONDS if found else CONNECT_SECONDS
+                patience = OTHERS_SECONDS if found else patience
         except BaseException:
-            for _, channel in found:
-                await channel.finish()
+            for other in found:
+                await other.channel.finish()
             raise
         finally:
             for probe in waiting:
                 probe.cancel()
             for late in await asyncio.gather(*waiting, return_exceptions=True):
                 if isinstance(late, tuple):
-                    await late[1].finish()
+                    await late[2].finish()
         return found
 
-    async def _probe(self, job: str, address: str) -> tuple[float | None, Channel] | None:
+    async def _probe(self, job: str, address: str) -> tuple[float | None, str, Channel] | None:
         """An agent that answers, and since when it has the coordinator, if it has."""
         try:
             channel = await self.dialer.connect(
@@ -189,7 +220,7 @@ class Uplink:
             return None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await _answer(channel), channel
+                return await _answer(channel), address, channel
         except (OSError, TimeoutError, ReplicatorError) as error:
             log.debug("not %s", address, extra={"reason": f"{type(error).__name__}: {error}"})
         except BaseException:
@@ -206,23 +237,50 @@ class Uplink:
             self._distrusted[address] = reason
             log.warning("peer not trusted", extra={"peer": address, "reason": reason})
 
-    async def _talk(self, channel: Channel, me: asyncio.Task[None] | None) -> None:
-        self._channel = channel
+    async def _talk(self, found: Found, job: str, me: asyncio.Task[None] | None) -> None:
+        self._channel = channel = found.channel
         self._queue = asyncio.Queue()
         writer = asyncio.create_task(self._write(channel, self._queue))
+        doubt = asyncio.create_task(self._doubt(found, job))
+        doubt.add_done_callback(self._ended)
         try:
             self.up()
             while self._task is me:
-                self.received(decode_to_node(await channel.receive()))
+                message, waiting = decode_to_node(await channel.receive()), self.waiting()
+                self.received(message)
+                if waiting and not self.waiting():
+                    self._last = (job, found.address, found.since)
         except (OSError, WireError, ReplicatorError) as error:
             log.info("coordinator gone", extra={"reason": f"{type(error).__name__}: {error}"})
         finally:
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+            for task in (writer, doubt):
+                task.cancel()
+            await asyncio.gather(writer, doubt, return_exceptions=True)
             await channel.finish()
             if self._task is me and self._channel is channel:
                 self._channel = None
                 self.down()
+
+    async def _doubt(self, current: Found, job: str) -> None:
+        """End the connection if a younger coordinator has come while the job waits."""
+        pause = DOUBT_SECONDS
+        while True:
+            await asyncio.sleep(pause * (0.5 + random.random()))
+            if not self.waiting():
+                return
+            held: dict[str, Channel] = {}
+            try:
+                found = await self._find(job, held, current.since)
+            finally:
+                for channel in held.values():
+                    await channel.finish()
+            if found is not None:
+                await found.channel.finish()
+                self._last = (job, found.address, current.since)
+                log.info("a younger coordinator", extra={"peer": found.address})
+                current.channel.abort()
+                return
+            pause = min(pause * 2, LONGEST_DOUBT)
 
     @staticmethod
     async def _write(channel: Channel, queue: asyncio.Queue[bytes]) -> None:
@@ -231,6 +289,17 @@ class Uplink:
                 await channel.send(await queue.get())
         except (OSError, ReplicatorError):
             channel.abort()
+
+
+async def _youngest(found: list[Found], younger_than: float) -> Found | None:
+    """The youngest of these, if it is that young; the connections to all others end."""
+    best = max(found, default=None)
+    if best is not None and best.since <= younger_than:
+        best = None
+    for other in found:
+        if other is not best:
+            await other.channel.finish()
+    return best
 
 
 async def _answer(channel: Channel) -> float | None:

@@ -1,0 +1,127 @@
+"""Which agent has the coordinator: after a restart of the job, and when rank 0 has moved away.
+
+The agent that had it may live on and know nothing of that, for example on a node for which a spare
+stepped in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from agent_lab import Lab
+
+from replicator.agent import uplink
+from replicator.agent.channel import Dialer
+
+
+def go(scenario):
+    asyncio.run(asyncio.wait_for(scenario, 60))
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[tuple[str, str]]:
+    """Who asked whom for a coordinator: the addresses of both."""
+    asked: list[tuple[str, str]] = []
+    original = Dialer.connect
+
+    async def connect(self, address, *, job, role, timeout):
+        if role == "node":
+            asked.append((self.advertised, address))
+        return await original(self, address, job=job, role=role, timeout=timeout)
+
+    monkeypatch.setattr(Dialer, "connect", connect)
+    return asked
+
+
+async def start_with_spare(lab: Lab) -> None:
+    """Nodes 0 and 1 run a job of two and have saved; the agent of node 2 waits."""
+    await lab.start()
+    for index in (0, 1):
+        lab.write_config(index, lab.config(index, nodes=2))
+    await lab.until(lambda: lab.marker(0) and lab.marker(1), "the first start")
+    for index in (0, 1):
+        lab.save_on(index, 5)
+    await lab.until(lambda: lab.replicated() == 5, "step 5 to be replicated")
+
+
+async def restart_with_spare_as_rank_0(lab: Lab, first: int, pause: float = 0.0) -> None:
+    """Node 0 is told nothing. `first` begins before the other one."""
+    texts = {1: lab.config(1, nodes=2), 2: lab.config(0, nodes=2)}
+    lab.write_config(first, texts.pop(first))
+    await lab.until(lambda: not (lab.local(first) / "replicator.yaml").exists(), "the first one")
+    await asyncio.sleep(pause)
+    for index, text in texts.items():
+        lab.write_config(index, text)
+    await lab.until(lambda: lab.marker(1) and lab.marker(2), "the restart", timeout=10)
+    assert lab.data(2).keys() == {"__0_0.distcp", "__0_1.distcp", "__0_2.distcp", ".metadata"}
+    assert not lab.failed(1)
+    assert not lab.failed(2)
+
+
+def test_a_rank_that_joined_the_old_coordinator_goes_over_to_a_younger_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(uplink, "DOUBT_SECONDS", 0.2)
+
+    async def scenario():
+        async with Lab(tmp_path, 3) as lab:
+            await start_with_spare(lab)
+            await restart_with_spare_as_rank_0(lab, first=1, pause=0.5)
+
+    go(scenario())
+
+
+def test_among_many_agents_the_younger_coordinator_is_found_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(uplink, "DOUBT_SECONDS", 0.2)
+    monkeypatch.setattr(uplink, "PROBES", 1)
+
+    async def scenario():
+        async with Lab(tmp_path, 3) as lab:
+            await start_with_spare(lab)
+            await restart_with_spare_as_rank_0(lab, first=1, pause=0.5)
+
+    go(scenario())
+
+
+def test_the_coordinator_that_was_left_behind_is_not_taken_for_the_new_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(uplink, "DOUBT_SECONDS", 1000.0)  # it must not come to that
+
+    async def scenario():
+        async with Lab(tmp_path, 3) as lab:
+            await start_with_spare(lab)
+            await restart_with_spare_as_rank_0(lab, first=2)
+
+    go(scenario())
+
+
+def test_after_a_restart_only_the_agent_that_had_the_coordinator_is_asked(tmp_path, asked):
+    async def scenario():
+        async with Lab(tmp_path, 3) as lab:
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(5)
+            asked.clear()
+            lab.write_config(0, lab.config(0))
+            await lab.until(lambda: not (lab.local(0) / "replicator.yaml").exists(), "rank 0")
+            for index in (1, 2):
+                lab.write_config(index, lab.config(index))
+            assert await lab.wait_restored() == 5
+            coordinator = lab.agents[0].address
+            assert {address for _, address in asked} == {coordinator}
+            assert {who for who, _ in asked} == {agent.address for agent in lab.agents}
+
+    go(scenario())
+
+
+@pytest.mark.parametrize("mode", ["closed", "stalled"])
+def test_the_others_are_asked_where_the_one_that_had_the_coordinator_is_silent(
+    tmp_path, monkeypatch, mode
+):
+    monkeypatch.setattr(uplink, "DOUBT_SECONDS", 1000.0)
+
+    async def scenario():
+        async with Lab(tmp_path, 3) as lab:
+            await start_with_spare(lab)
+            lab.gates[0].set(mode)
+            await restart_with_spare_as_rank_0(lab, first=2)
+
+    go(scenario())
