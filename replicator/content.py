@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,6 +26,10 @@ from replicator.manifest import ManifestFile, check_relative_path
 CHUNK_BYTES: Final = 1024 * 1024
 PARALLEL_FILE_BYTES: Final = 64 * 1024 * 1024
 """From this size on one file is hashed by several threads; below, several files are."""
+PAUSE_BYTES: Final = 4 * 1024 * 1024
+"""About a millisecond of hashing."""
+PAUSE_SECONDS: Final = 1e-6
+"""Long enough to leave the core; the kernel makes about 50 microseconds of it."""
 MAX_DEPTH: Final = 64
 
 
@@ -47,7 +52,7 @@ _CREATE_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def hash_file(path: Path, *, threads: int = 1) -> tuple[int, str]:
+def hash_file(path: Path, *, threads: int = 1, pauses: bool = False) -> tuple[int, str]:
     """Size in bytes and BLAKE3 of a regular file.
 
     Raises:
@@ -55,10 +60,12 @@ def hash_file(path: Path, *, threads: int = 1) -> tuple[int, str]:
         OSError: it cannot be opened or read.
     """
     with _opened(path.name, path.parent, _OPEN_FILE) as fd:
-        return _hash_open(fd, path, threads)
+        return _hash_open(fd, path, threads, pauses=pauses)
 
 
-def _hash_below(root: int, name: str, shown: Path, threads: int) -> tuple[int, str]:
+def _hash_below(
+    root: int, name: str, shown: Path, threads: int, *, pauses: bool
+) -> tuple[int, str]:
     """As `hash_file`, for a path below an open directory; no part of the path may be a link."""
     with ExitStack() as stack:
         parent = root
@@ -66,7 +73,7 @@ def _hash_below(root: int, name: str, shown: Path, threads: int) -> tuple[int, s
         for folder in folders:
             parent = stack.enter_context(_opened(folder, parent, _OPEN_DIRECTORY))
         fd = stack.enter_context(_opened(last, parent, _OPEN_FILE))
-        return _hash_open(fd, shown / name, threads)
+        return _hash_open(fd, shown / name, threads, pauses=pauses)
 
 
 @contextmanager
@@ -137,7 +144,7 @@ def _is_link(name: str, dir_fd: int | None) -> bool:
         return False
 
 
-def _hash_open(fd: int, shown: Path, threads: int) -> tuple[int, str]:
+def _hash_open(fd: int, shown: Path, threads: int, *, pauses: bool) -> tuple[int, str]:
     before = os.fstat(fd)
     if not stat.S_ISREG(before.st_mode):
         raise DataError(f"{shown}: not a regular file")
@@ -147,6 +154,8 @@ def _hash_open(fd: int, shown: Path, threads: int) -> tuple[int, str]:
     while count := os.readv(fd, [buffer]):
         hasher.update(buffer[:count])
         size += count
+        if pauses and size % PAUSE_BYTES == 0:
+            time.sleep(PAUSE_SECONDS)
     after = os.fstat(fd)
     if size != before.st_size or after.st_mtime_ns != before.st_mtime_ns:
         raise DataError(f"{shown}: changed while it was read")
@@ -189,8 +198,11 @@ def _walk(
             raise DataError(f"{shown / name}: not a regular file")
 
 
-def read_content(path: Path, *, threads: int = 1) -> ShardContent:
+def read_content(path: Path, *, threads: int = 1, pauses: bool = False) -> ShardContent:
     """Hash a shard, file or directory, with up to `threads` threads.
+
+    With `pauses` whoever waits for a core gets it within about a millisecond, where the scheduler
+    would let the hashing go on for several; it costs 5 % of the speed.
 
     Raises:
         DataError: links, special files, too deep, or changing meanwhile.
@@ -200,31 +212,32 @@ def read_content(path: Path, *, threads: int = 1) -> ShardContent:
     if path.is_symlink():
         raise DataError(f"{path}: a symbolic link where checkpoint data was expected")
     if not path.is_dir():
-        size, digest = hash_file(path, threads=threads)
+        size, digest = hash_file(path, threads=threads, pauses=pauses)
         return ShardContent(False, (ManifestFile("", size, digest),), ())
     with _opened(path.name, path.parent, _OPEN_DIRECTORY) as root:
         listed, empty = _list_tree(root, path)
         for name in (*(name for name, _ in listed), *empty):
             check_relative_path(name)
-        hashes = _hash_many(root, path, listed, threads)
+        hashes = _hash_many(root, path, listed, threads, pauses=pauses)
     files = tuple(ManifestFile(name, *hashes[name]) for name, _ in listed)
     return ShardContent(True, files, tuple(empty))
 
 
 def _hash_many(
-    root: int, shown: Path, listed: list[tuple[str, int]], threads: int
+    root: int, shown: Path, listed: list[tuple[str, int]], threads: int, *, pauses: bool
 ) -> dict[str, tuple[int, str]]:
     """Small files side by side, large ones one after the other with all threads each."""
     large = [name for name, size in listed if size >= PARALLEL_FILE_BYTES]
     small = [name for name, size in listed if size < PARALLEL_FILE_BYTES]
-    hashes = {name: _hash_below(root, name, shown, threads) for name in large}
+
+    def hashed(name: str, threads: int = 1) -> tuple[int, str]:
+        return _hash_below(root, name, shown, threads, pauses=pauses)
+
+    hashes = {name: hashed(name, threads) for name in large}
     if threads == 1 or len(small) < 2:
-        hashes.update((name, _hash_below(root, name, shown, 1)) for name in small)
-        return hashes
+        return hashes | {name: hashed(name) for name in small}
     with ThreadPoolExecutor(threads, thread_name_prefix="hash") as pool:
-        results = pool.map(lambda name: _hash_below(root, name, shown, 1), small)
-        hashes.update(zip(small, results, strict=True))
-    return hashes
+        return hashes | dict(zip(small, pool.map(hashed, small), strict=True))
 
 
 def list_shard(path: Path) -> tuple[list[tuple[str, int]], list[str]]:

@@ -204,13 +204,14 @@ def verify(path: Path, manifest: ShardManifest, *, threads: int = 1) -> tuple[Mi
     """Compare a shard on disk with its manifest; nothing returned = every byte is as it was saved.
 
     Never raises for bad data. Names and sizes are compared first, so that torn or truncated data is
-    told without reading it.
+    told without reading it. Hashing gives way to others (`pauses` of `read_content`): what is on a
+    disk is verified while bytes that somebody waits for come in.
     """
     try:
         differences = _compare_listing(path, manifest)
         if differences:
             return differences
-        content = read_content(path, threads=threads)
+        content = read_content(path, threads=threads, pauses=True)
     except (ReplicatorError, OSError) as error:
         return (Mismatch("", MismatchKind.UNREADABLE, str(error)),)
     found = {file.path: file for file in content.files}
