@@ -22,13 +22,18 @@ class _Running:
 
 
 class BackupRound:
-    """The backups of one run. Interval minutes count between starts; failures are tried again."""
+    """The backups of one run. Interval minutes count between starts; failures are tried again.
+
+    A checkpoint of which a good backup exists is not stored again: a job that is restarted over and
+    over before its next save would fill the storage with the same data.
+    """
 
     def __init__(self, job: Job, timing: Timing, name_backup: Callable[[str], str]) -> None:
         self._job = job
         self._timing = timing
         self._name_backup = name_backup
         self._newest = ""
+        self._stored: set[CheckpointId] = set()
         self._last_start = 0.0
         self._last_step: int | None = None
         self._running: _Running | None = None
@@ -36,6 +41,10 @@ class BackupRound:
     def known(self, names: Iterable[str]) -> None:
         """Names that exist already, complete or not: a new one must be later."""
         self._newest = max([self._newest, *names])
+
+    def stored(self, checkpoints: Iterable[CheckpointId]) -> None:
+        """The checkpoints of which the storage holds a backup that was found complete and good."""
+        self._stored = set(checkpoints)
 
     def start(self, now: float, forced: str) -> None:
         """A run begins; its first backup is one interval away."""
@@ -56,6 +65,9 @@ class BackupRound:
         self, checkpoint: CheckpointId, catalogue: Catalogue, now: float
     ) -> list[tuple[int, StartBackup]]:
         """Orders for a backup of a checkpoint that was just replicated, if one is due."""
+        if checkpoint in self._stored:
+            self._last_step = checkpoint.step
+            return []
         if self._running is not None or not self._is_due(checkpoint.step, now):
             return []
         job = self._job
@@ -131,6 +143,7 @@ class BackupRound:
     def _last_start_of(self, running: _Running) -> None:
         self._last_start = running.deadline - self._timing.backup
         self._last_step = running.checkpoint.step
+        self._stored.add(running.checkpoint)
 
     def _give_up(self, why: str) -> str:
         assert self._running is not None

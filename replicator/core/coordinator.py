@@ -193,6 +193,7 @@ class Coordinator:
             return []
         self.restore = None
         self.forced = restore.forced
+        self.backups.stored(restore.stored)
         for checkpoint in restore.discard:
             self.catalogue.drop(checkpoint)
         if restore.checkpoint is None:

@@ -75,6 +75,12 @@ class Restore:
         self._retries: dict[ShardId, tuple[float, float]] = {}  # shard -> (when, next delay)
         self._transfers: dict[ShardId, tuple[Source, float]] = {}
 
+    @property
+    def stored(self) -> set[CheckpointId]:
+        """The checkpoints of the complete backups, but for those whose data proved damaged."""
+        sound = (b for b in self.backups if not b.problem and b.name not in self._damaged_backups)
+        return {backup.checkpoint for backup in sound}
+
     # ---- choosing -------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[fx.CoordinatorEffect]:

@@ -398,6 +398,17 @@ def test_damage_found_before_the_backups_are_known_waits_for_them():
     assert origins == {0: Origin.BACKUP, 1: Origin.LOCAL}
 
 
+def test_a_backup_that_proved_damaged_does_not_count_as_stored():
+    made, _ = restoring(at(5))
+    unfinished = replace(stored("b2", at(4)), problem="not sealed")
+    made.backups_read([stored("b1", at(5)), unfinished], None, "", 0.0)
+    assert made.restore.stored == {at(5)}
+    for source in (Source(Origin.LOCAL, 0), Source(Origin.BACKUP, backup="b1")):
+        failed = msg.CopyFailed(at(5), ShardId(0, 0), source, Failure.CORRUPT, "bad")
+        made.received(1, failed, 0.0)
+    assert made.restore.stored == set()
+
+
 def test_ranks_that_never_come_end_the_wait_and_are_named():
     made = coordinator()
     made.received(1, hello(0), 0.0)

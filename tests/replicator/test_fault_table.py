@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from agent_lab import Lab, tree
 
+from replicator.backup_seal import BackupSeal
+
 
 def go(scenario):
     asyncio.run(asyncio.wait_for(scenario, 60))
@@ -295,6 +297,26 @@ def test_f8_backups_by_steps(tmp_path):
             await lab.replicate(5)
             await lab.replicate(11)
             await lab.until(lambda: len(backups_of(lab)) == 2, "the second backup")
+
+    go(scenario())
+
+
+def test_a_step_that_is_stored_is_not_stored_again_by_every_restart(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            await lab.start()
+            often = {"backup_interval_steps": 2, "backup_interval_minutes": None}
+            await lab.restored(**often)
+            await lab.replicate(4)
+            await lab.until(lambda: len(backups_of(lab)) == 1, "the first backup")
+            for _ in range(3):
+                assert await lab.restored(**often) == 4
+                await lab.until(lambda: lab.replicated() == 4, "step 4 to be replicated")
+            await lab.replicate(5)  # too early
+            await lab.replicate(6)
+            await lab.until(lambda: len(backups_of(lab)) == 2, "the second backup")
+            seals = [lab.backup_dir / lab.job / name / "backup.seal" for name in backups_of(lab)]
+            assert [BackupSeal.from_bytes(seal.read_bytes()).step for seal in seals] == [4, 6]
 
     go(scenario())
 
