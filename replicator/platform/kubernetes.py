@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
+import math
 import os
 import socket
 import ssl
@@ -48,7 +49,7 @@ class KubernetesPlatform:
     ca_file: Path | None = None
     service: str = ""  # host:port of the headless Service
     uid: str = ""
-    _renewed: dict[str, float] = field(default_factory=dict)
+    _renewed: dict[str, tuple[str, float]] = field(default_factory=dict)  # as whom, and when
 
     @classmethod
     def in_cluster(
@@ -123,13 +124,13 @@ class KubernetesPlatform:
             PlatformError: a younger agent holds it, or the API server does not answer.
         """
         now = asyncio.get_running_loop().time()
-        if now - self._renewed.get(job, float("-inf")) < RENEW_SECONDS:
+        if now - self._renewed.get(job, ("", -math.inf))[1] < RENEW_SECONDS:
             return
         try:
             await asyncio.to_thread(self._take, job, address, since)
         except _ConflictError:
             await asyncio.to_thread(self._take, job, address, since)
-        self._renewed[job] = now
+        self._renewed[job] = (address, now)
 
     def _take(self, job: str, address: str, since: float) -> None:
         name = lease_name(job)
@@ -145,18 +146,19 @@ class KubernetesPlatform:
         self._request("PUT", name, fresh)
 
     async def withdraw(self, job: str) -> None:
-        """Leave the Lease without a holder, if this agent took it."""
-        if self._renewed.pop(job, None) is not None:
-            await asyncio.to_thread(self._withdraw, job)
+        """Leave the Lease without a holder, if this agent has it still."""
+        mine = self._renewed.pop(job, None)
+        if mine is not None:
+            await asyncio.to_thread(self._withdraw, job, mine[0])
 
     async def begin(self, job: str) -> None:
         """Nothing to do: the volume is mounted, the bucket is reached by URL."""
 
-    def _withdraw(self, job: str) -> None:
+    def _withdraw(self, job: str, address: str) -> None:
         name = lease_name(job)
         lease = self._request("GET", name, None)
-        if lease is not None:
-            lease.setdefault("spec", {})["holderIdentity"] = ""
+        if lease is not None and _holder(lease) == address:
+            lease["spec"]["holderIdentity"] = ""
             self._request("PUT", name, lease)
 
     def _request(
