@@ -6,10 +6,12 @@ Only GET requests are ever made, and every call carries an explicit context.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +20,13 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from generator.doctor.access import Access, explained, html_page
+from generator.doctor.objects import full_name
 
 PAGE = 500
 """Objects of one answer; the API server is asked for the rest with ``continue``."""
+
+EXPIRED = "Expired"
+"""The reason of HTTP 410: what a ``continue`` speaks of has been compacted."""
 
 _STATUS = re.compile(r"Error from server \((?P<reason>\w+)\): (?P<message>.*)", re.DOTALL)
 _GRACE_S = 5.0
@@ -108,20 +114,32 @@ class Kubectl:
     def items(self, path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """All objects of a list; a page at a time is held, since pods are large and can be many.
 
+        After some minutes the API server forgets where a page ended (etcd compacts every five);
+        then the list is asked for in one piece.
+
         Raises:
             RefusedError: see :meth:`get`.
             NoClusterError: see :meth:`get`.
         """
-        position = ""
-        while True:
-            asked = {**query, "limit": str(PAGE)} | ({"continue": position} if position else {})
-            answer = self.get(f"{path}?{urlencode(asked, quote_via=quote)}")
+        given: set[str] = set()
+        paged = {**query, "limit": str(PAGE)}
+        asked: Mapping[str, str] | None = paged
+        while asked is not None:
+            try:
+                answer = self.get(f"{path}?{urlencode(asked, quote_via=quote)}")
+            except RefusedError as refused:
+                if "continue" not in asked or refused.reason != EXPIRED:
+                    raise
+                asked = query
+                continue
             if "items" not in answer:
                 raise NoClusterError(f"{path}: the answer is no list")
-            yield from answer["items"] or []
+            for item in answer["items"] or []:
+                if full_name(item) not in given:
+                    yield item
+                given.add(full_name(item))
             position = (answer.get("metadata") or {}).get("continue", "")
-            if not position:
-                return
+            asked = {**paged, "continue": position} if position else None
 
     def _run(self, *arguments: str) -> str:
         command = [self.program, f"--request-timeout={self.timeout_s:g}s"]
@@ -145,25 +163,33 @@ class Kubectl:
 
 def _output(command: Sequence[str], timeout_s: float) -> str:
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             encoding="utf-8",
             errors="replace",
-            check=False,
-            timeout=timeout_s,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise NoClusterError(f"no answer within {timeout_s:.0f} s") from None
     except OSError as error:
         raise NoClusterError(f"{command[0]} cannot be run: {error.strerror}") from None
-    if done.returncode == 0:
-        return done.stdout
-    refused = _STATUS.search(done.stderr)
-    if refused and not html_page(done.stderr):
+    with process:
+        try:
+            said, complained = process.communicate(timeout=timeout_s)
+        except BaseException as error:
+            # With its sign-in plugins, which would outlive it.
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise NoClusterError(f"no answer within {timeout_s:.0f} s") from None
+            raise
+    if process.returncode == 0:
+        return said
+    refused = _STATUS.search(complained)
+    if refused and not html_page(complained):
         raise RefusedError(refused["reason"], refused["message"].strip())
     # Questions, such as that for a user's name, are on the standard output.
-    text = f"{done.stdout}{done.stderr}".strip()
-    raise _FailedError(text or f"{command[0]} ended with {done.returncode}")
+    text = f"{said}{complained}".strip()
+    raise _FailedError(text or f"{command[0]} ended with {process.returncode}")

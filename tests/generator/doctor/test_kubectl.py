@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import stat
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -135,24 +137,59 @@ def test_a_list_without_items_is_not_taken_for_an_empty_one(fake: FakeKubectl, a
     assert list(fake.says('{"items": null}').items("/api/v1/pods", {})) == []
 
 
-def test_a_long_list_is_read_page_by_page_and_a_page_at_a_time_is_held() -> None:
-    pages = {
-        "/api/v1/pods?labelSelector=job&limit=500": (["a", "b"], "more/1"),
-        "/api/v1/pods?labelSelector=job&limit=500&continue=more%2F1": (["c"], ""),
-    }
-    asked = []
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"namespace": "train", "name": name}}
+
+
+def paged(pages: dict[str, tuple[str, str] | RefusedError]) -> tuple[Kubectl, list[str]]:
+    """Answers each path with pods, one for each letter, and where the next page is.
+
+    Also returns the paths as they are asked for.
+    """
+    asked: list[str] = []
 
     class Paged(Kubectl):
         def get(self, path: str) -> dict[str, Any]:
             asked.append(path)
-            items, more = pages[path]
-            return {"items": items, "metadata": {"continue": more} if more else {}}
+            page = pages[path]
+            if isinstance(page, RefusedError):
+                raise page
+            return {"items": [pod(name) for name in page[0]], "metadata": {"continue": page[1]}}
 
-    found = Paged("prod").items("/api/v1/pods", {"labelSelector": "job"})
-    assert next(found) == "a"
+    return Paged("prod"), asked
+
+
+def test_a_long_list_is_read_page_by_page_and_a_page_at_a_time_is_held() -> None:
+    pages = {
+        "/api/v1/pods?labelSelector=job&limit=500": ("ab", "more/1"),
+        "/api/v1/pods?labelSelector=job&limit=500&continue=more%2F1": ("c", ""),
+    }
+    kubectl, asked = paged({**pages})
+    found = kubectl.items("/api/v1/pods", {"labelSelector": "job"})
+    assert next(found) == pod("a")
     assert len(asked) == 1
-    assert list(found) == ["b", "c"]
+    assert list(found) == [pod("b"), pod("c")]
     assert asked == list(pages)
+
+
+def test_a_list_whose_next_page_has_expired_is_read_in_one_piece() -> None:
+    pages = {
+        "/api/v1/pods?labelSelector=job&limit=500": ("ab", "old"),
+        "/api/v1/pods?labelSelector=job&limit=500&continue=old": RefusedError("Expired", "too old"),
+        "/api/v1/pods?labelSelector=job": ("bcd", ""),  # a has ended meanwhile
+    }
+    kubectl, asked = paged(pages)
+    found = kubectl.items("/api/v1/pods", {"labelSelector": "job"})
+    assert list(found) == [pod(name) for name in "abcd"]
+    assert asked == list(pages)
+
+
+@pytest.mark.parametrize("refused", ["Expired", "Forbidden"])
+def test_a_list_that_is_refused_from_the_start_is_not_asked_for_twice(refused: str) -> None:
+    kubectl, asked = paged({"/api/v1/pods?limit=500": RefusedError(refused, "no")})
+    with pytest.raises(RefusedError, match=refused):
+        list(kubectl.items("/api/v1/pods", {}))
+    assert len(asked) == 1
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
@@ -160,13 +197,36 @@ def test_a_program_that_is_not_there_is_named() -> None:
         Kubectl("a", program="no-such-kubectl").get("/version")
 
 
-def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+HANGS = """#!{python}
+import subprocess, sys
+plugin = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); time.sleep(60)"
+subprocess.run([sys.executable, "-c", plugin, {held!r}])
+"""
+"""A kubectl whose sign-in plug-in hangs, holding the lock of a file."""
+
+
+def is_free(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def test_a_program_that_hangs_is_ended_with_its_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("generator.doctor.kubectl._GRACE_S", 0.0)
-    slow = tmp_path / "kubectl"
-    slow.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
+    slow, held = tmp_path / "kubectl", tmp_path / "held"
+    slow.write_text(HANGS.format(python=sys.executable, held=str(held)))
     slow.chmod(0o700)
     with pytest.raises(NoClusterError, match="no answer within"):
-        Kubectl("a", program=str(slow), timeout_s=0.3).get("/version")
+        Kubectl("a", program=str(slow), timeout_s=2).get("/version")
+    with held.open() as file:  # there is such a file: the plug-in had begun
+        deadline = time.monotonic() + 5
+        while not is_free(file):
+            assert time.monotonic() < deadline, "the plug-in lives on"
+            time.sleep(0.01)
 
 
 def test_a_saved_file_is_readable_by_its_owner_only(tmp_path: Path, fake: FakeKubectl) -> None:
