@@ -27,7 +27,7 @@ from replicator.protocol import ReplicatorConfig
 CONNECT_SECONDS = 10.0
 MAX_COPIES = 4
 """Copies that are made at the same time."""
-VERIFY_NICE = 5
+VERIFY_NICE = 10
 """By how much hashing what is here gives way: to the transfers and the talk that nodes without
 their data wait for, and to whatever else a node does."""
 
