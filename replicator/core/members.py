@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replicator.core import effects as fx
 from replicator.core.messages import Hello, Ping, ToNode
-from replicator.core.model import Job, Timing
+from replicator.core.model import CheckpointId, Job, Run, Timing
 
 
 @dataclass(slots=True)
@@ -46,8 +46,11 @@ class Members:
         job = self._job
         if hello.job != job.name:
             return f"this coordinator serves job {job.name!r}, not {hello.job!r}"
-        if hello.uid and job.uid and hello.uid != job.uid:
-            return f"another run of job {job.name!r} (uid {job.uid}) uses this coordinator"
+        if hello.uid != job.uid:
+            return (
+                f"another run of job {job.name!r} (uid {job.uid or 'not set'}) uses this "
+                f"coordinator; the uid of node {hello.rank} is {hello.uid or 'not set'}"
+            )
         if hello.world != job.world or hello.workers != job.workers:
             return (
                 f"node {hello.rank} expects {hello.world} nodes x {hello.workers} workers, the "
@@ -83,6 +86,13 @@ class Members:
         self.by_rank[hello.rank] = Member(connection, hello, now, now)
         self._by_connection[connection] = hello.rank
         return effects, before
+
+    def committed(self, rank: int, run: Run, checkpoint: CheckpointId | None, forced: str) -> None:
+        """The rank was told to link: from now on it is in this run, until it says otherwise."""
+        member = self.by_rank[rank]
+        member.hello = replace(
+            member.hello, linked=run, prepared=run, checkpoint=checkpoint, forced=forced
+        )
 
     def remove(self, connection: int) -> int | None:
         """A connection is closed; returns the rank that is gone with it."""

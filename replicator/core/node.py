@@ -53,6 +53,7 @@ class Node:
         self._transfers = Transfers()
         self._heard = self._sent = 0.0
         self._hello_at: float | None = None
+        self._not_yet = ""  # why the coordinator cannot use our hello
         self._joined_at: float | None = None
         self._lost_at: float | None = None
         self._told: set[str] = set()
@@ -82,6 +83,7 @@ class Node:
         self._plan = None
         self._told.clear()
         self._hello_at = None
+        self._not_yet = ""
         self._joined_at = self._lost_at = now
         self.connected = False  # whatever is still under way belongs to the earlier start
         effects = [*self._transfers.stop(), fx.Persist(self.state)]
@@ -196,6 +198,7 @@ class Node:
         self.connected = True
         self._heard = now
         self._hello_at = None
+        self._not_yet = ""
         self._plan = None
         self._needs.clear()
         return [*self._transfers.stop_for(None), *self._send(self._hello(), now)]
@@ -307,6 +310,7 @@ class Node:
 
     def _on_not_yet(self, answer: msg.NotYet, now: float) -> list[fx.NodeEffect]:
         self._hello_at = now + HELLO_PAUSE
+        self._not_yet = answer.text
         return self._tell_once(answer.text)
 
     def _on_ping(self, ping: msg.Ping, now: float) -> list[fx.NodeEffect]:
@@ -322,10 +326,9 @@ class Node:
         effects: list[fx.NodeEffect] = []
         if self._joined_at is not None:
             limit = self.timing.join + (self.timing.restore if self.state.prepared else 0.0)
-            if now - self._joined_at > limit and not self.connected:
-                return self._give_up(
-                    f"no coordinator (node 0 of job {job.name}) answered within {limit:.0f} s"
-                )
+            why = self._why_not_joined(job)
+            if why and now - self._joined_at > limit:
+                return self._give_up(f"not part of the job after {limit:.0f} s: {why}")
         if not self.connected:
             if self._lost_at is not None and now - self._lost_at > self.timing.silence:
                 effects += self._tell_once(
@@ -336,10 +339,17 @@ class Node:
             return self.link_down(now)
         if self._hello_at is not None and now >= self._hello_at:
             self._hello_at = None
+            self._not_yet = ""
             return self._send(self._hello(), now)
         if now - self._sent >= self.timing.heartbeat:
             effects += self._send(msg.Ping(), now)
         return effects
+
+    def _why_not_joined(self, job: Job) -> str:
+        """Why no coordinator counts us in; empty where one does, which then has the deadline."""
+        if not self.connected:
+            return f"no coordinator (node 0 of job {job.name}) answered"
+        return self._not_yet
 
     def _tell_once(self, text: str, about: str = "") -> list[fx.NodeEffect]:
         """An error for the job, unless the same (or one about the same) was written before."""

@@ -84,10 +84,7 @@ class Replication:
         """A new coordinator takes over a run: learn its state from the nodes' inventories."""
         self._hold_what_there_is()
         self.complete = self._catalogue.newest_complete(self.shards)
-        for checkpoint, holders in self._catalogue.checkpoints.items():
-            ranks = {rank for rank in range(self._world) if self._owner_has(holders, rank)}
-            if checkpoint.epoch == self.run.epoch or checkpoint == self.complete:
-                self.sealed[checkpoint] = ranks
+        self._learn_saves(range(self._world))
         for checkpoint in sorted(self._catalogue.checkpoints, reverse=True):
             if not any(True for _ in self._lacking(checkpoint)):
                 self.replicated = checkpoint
@@ -99,6 +96,17 @@ class Replication:
         self._inherited = {
             c for c in self._catalogue.checkpoints if self._catalogue.is_complete(c, self.shards)
         }
+
+    def _learn_saves(self, ranks: Iterable[int]) -> None:
+        """What these ranks have saved, from their inventories: who was cut off could not say so."""
+        for checkpoint, holders in self._catalogue.checkpoints.items():
+            if checkpoint.epoch != self.run.epoch and checkpoint != self.complete:
+                continue
+            if may_delete(checkpoint, self.complete, self.replicated, tuple(self.held)):
+                continue
+            saved = {rank for rank in ranks if self._owner_has(holders, rank)}
+            if saved:
+                self.sealed.setdefault(checkpoint, set()).update(saved)
 
     def _owner_has(self, holders: dict[ShardId, dict[int, Content]], rank: int) -> bool:
         shards = (ShardId(rank, worker) for worker in range(self._workers))
@@ -148,8 +156,7 @@ class Replication:
         ranks = self.sealed.setdefault(checkpoint, set())
         ranks.add(rank)
         self._advance(checkpoint)
-        if self.active is None or self._overdue or self.active == self.replicated:
-            self._choose_next(now)
+        self._choose_next_if_free(now)
 
     def _advance(self, checkpoint: CheckpointId) -> None:
         """Call a checkpoint complete if all saved it and all of it is in the cluster right now."""
@@ -234,10 +241,12 @@ class Replication:
         for rank in addresses:
             self._forget_orders(rank)
         self._stale.update(addresses)
+        self._learn_saves(addresses)
         self._step_back()
         if len(self.present) == self._world:  # before, "complete" lets nothing go
             for checkpoint in sorted(self.sealed):
                 self._advance(checkpoint)
+        self._choose_next_if_free(now)
         thin = self.replicated if self.active is None else None
         if thin is not None and any(True for _ in self._lacking(thin)):
             self._activate(thin, now)
@@ -297,6 +306,11 @@ class Replication:
 
     def _gone(self, checkpoint: CheckpointId) -> bool:
         return may_delete(checkpoint, self.complete, self.replicated, tuple(self.keep()))
+
+    def _choose_next_if_free(self, now: float) -> None:
+        """The round that is open goes on, unless it is overdue or only restores redundancy."""
+        if self.active is None or self._overdue or self.active == self.replicated:
+            self._choose_next(now)
 
     def _choose_next(self, now: float) -> None:
         newer = [c for c in self.sealed if self.replicated is None or c > self.replicated]

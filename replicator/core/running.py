@@ -74,8 +74,9 @@ class Running:
 
     def begin(self, now: float) -> list[fx.CoordinatorEffect]:
         """After a restore: release the nodes, then make redundant again what was restored."""
-        commit = msg.Commit(self.run, self._checkpoint, self._discard)
-        effects = self._members.broadcast(commit, now)
+        effects: list[fx.CoordinatorEffect] = []
+        for rank in sorted(self._members.by_rank):
+            effects += self._commit(rank, now)
         self.replication.restored(self._checkpoint, now)
         self.replication.arrived(self._addresses(), now)
         members = self._members.by_rank
@@ -113,9 +114,12 @@ class Running:
     def _welcome(self, rank: int, now: float) -> list[fx.CoordinatorEffect]:
         effects: list[fx.CoordinatorEffect] = []
         if self._members.by_rank[rank].hello.linked is None:
-            commit = msg.Commit(self.run, self._checkpoint, self._discard)
-            effects += self._members.to(rank, commit, now)
+            effects += self._commit(rank, now)
         return effects + self._members.to(rank, self.replication.progress(), now)
+
+    def _commit(self, rank: int, now: float) -> list[fx.CoordinatorEffect]:
+        self._members.committed(rank, self.run, self._checkpoint, self._forced)
+        return self._members.to(rank, msg.Commit(self.run, self._checkpoint, self._discard), now)
 
     def left(self, rank: int) -> None:
         """A node is gone."""

@@ -131,13 +131,11 @@ class World:
                 self._check_commit(coordinator)
 
     def _check_commit(self, coordinator: Coordinator) -> None:
-        if coordinator.forced or any(
-            member.hello.linked is not None for member in coordinator.members.by_rank.values()
-        ):
-            return
         members = [
             self.machine_at(m.hello.address).disk for m in coordinator.members.by_rank.values()
         ]
+        if coordinator.forced or any(disk.state.linked is not None for disk in members):
+            return
         self.invariants.committing(members, coordinator.checkpoint)
 
     # ---- what machines ask ----------------------------------------------------------------------
