@@ -18,6 +18,9 @@ from replicator.core.model import (
     content_key,
 )
 
+PATIENCE = 3
+"""Failed connections of a node's shard until another kind of source is tried."""
+
 
 @dataclass(slots=True)
 class _Group:
@@ -57,7 +60,8 @@ class Distribution:
     doubles per round: a source serves one node at a time, and a node that has verified its copy
     becomes a source. Where the cluster holds nothing good, one node reads the backup and then
     serves the others. Only proven damage takes a source out; a failed connection is tried again
-    (by the caller, after a pause, through `retry`).
+    (by the caller, after a pause, through `retry`). After `PATIENCE` such failures of a node the
+    backup is its source in every other try.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Distribution:
         self._of_shard: dict[ShardId, _Group] = {}
         self._unverified: set[ShardId] = set()
         self.open: set[ShardId] = set(shards)
+        self.unreachable: dict[ShardId, int] = {}  # how often nobody could be reached for it
         self.exhausted: list[ShardId] = []
         self.dropped: list[tuple[int, Content]] = []  # sources proven bad, for the caller to drain
         self.backup_damaged = False
@@ -133,6 +138,7 @@ class Distribution:
             return []
         self.open.discard(shard)
         self._unverified.discard(shard)
+        self.unreachable.pop(shard, None)
         self._release(group, shard)
         group.add(shard.rank, shard, content)
         return self._feed(group)
@@ -166,6 +172,8 @@ class Distribution:
             ):  # else it has got other data since
                 self._drop_source(group, source.rank)
         else:
+            if not proven:
+                self.unreachable[shard] = self.unreachable.get(shard, 0) + 1
             held = group.sources.get(source.rank)
             suspect = held[0] if held is not None and failure is Failure.CORRUPT else None
             return self._feed(group), suspect
@@ -205,7 +213,7 @@ class Distribution:
 
     def _feed(self, group: _Group) -> list[Assignment]:
         """Pair waiting nodes with free sources; report those that no source can serve any more."""
-        assignments = []
+        assignments = self._feed_from_backup(group)
         while group.waiting and group.ready:
             source = group.ready.popitem(last=False)[0]
             shard = group.waiting.popitem(last=False)[0]
@@ -213,17 +221,32 @@ class Distribution:
             group.busy[shard] = (source, content)
             origin = Origin.LOCAL if source == shard.rank else Origin.PEER
             assignments.append(Assignment(shard, content, Source(origin, source)))
-        if group.waiting and not group.sources and not group.busy:
-            if group.from_backup is not None and self.backup is not None:
-                if group.backup_busy is None:
-                    shard = group.waiting.popitem(last=False)[0]
-                    group.backup_busy = shard
-                    source_of = Source(Origin.BACKUP, backup=self.backup.name)
-                    assignments.append(Assignment(shard, group.from_backup, source_of))
-            elif group.backup_busy is None:
-                self.exhausted.extend(group.waiting)
-                group.waiting.clear()
+        nobody = not group.sources and not group.busy and group.backup_busy is None
+        if group.waiting and nobody and (group.from_backup is None or self.backup is None):
+            self.exhausted.extend(group.waiting)
+            group.waiting.clear()
         return assignments
+
+    def _feed_from_backup(self, group: _Group) -> list[Assignment]:
+        """One node at a time, where the cluster has nothing good or nobody who can be reached."""
+        if group.from_backup is None or self.backup is None or group.backup_busy is not None:
+            return []
+        if not group.sources and not group.busy:
+            shard = next(iter(group.waiting), None)
+        else:
+            cut_off = (s for s in self.unreachable if s in group.waiting and self._is_cut_off(s))
+            shard = next(cut_off, None)
+        if shard is None:
+            return []
+        del group.waiting[shard]
+        group.backup_busy = shard
+        source = Source(Origin.BACKUP, backup=self.backup.name)
+        return [Assignment(shard, group.from_backup, source)]
+
+    def _is_cut_off(self, shard: ShardId) -> bool:
+        """In turn with the peers: the backup may be what cannot be reached."""
+        failures = self.unreachable.get(shard, 0)
+        return failures >= PATIENCE and (failures - PATIENCE) % 2 == 0
 
 
 def _leading(

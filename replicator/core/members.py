@@ -105,10 +105,10 @@ class Members:
         """Which ranks did not come in time, as a report; and those that still run as before."""
         missing = sorted(set(range(self._job.world)) - self.by_rank.keys())
         stale = {r for r, m in self.by_rank.items() if m.hello.linked is not None}
-        text = f"not all nodes came within {self._timing.join:.0f} s: missing {missing[:16]}"
+        why = [f"missing {missing[:16]}"] if missing else []
         if stale and len(stale) < len(self.by_rank):
-            text += f"; still in the previous run: {sorted(stale)[:16]}"
-        return text, stale
+            why.append(f"still in the previous run: {sorted(stale)[:16]}")
+        return f"not all nodes came within {self._timing.join:.0f} s: {'; '.join(why)}", stale
 
     def silent(self, now: float) -> list[int]:
         """Connections on which nothing came for too long."""

@@ -16,7 +16,7 @@ from typing import Any
 from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.catalogue import Catalogue, all_shards, verify_order
-from replicator.core.distribution import Assignment, Distribution
+from replicator.core.distribution import PATIENCE, Assignment, Distribution
 from replicator.core.members import Members
 from replicator.core.model import (
     Backup,
@@ -292,9 +292,22 @@ class Restore:
             _, delay = self._retries.get(failed.shard, (0.0, self._timing.retry))
             self._retries[failed.shard] = (now + delay, min(delay * 2, self._timing.retry_cap))
         effects = self._assign(assignments, now)
+        if distribution.unreachable.get(failed.shard) == PATIENCE:
+            effects += self._report_unreachable(failed, now)
         if suspect is not None and self._distribution is distribution:
             effects += self._verify_source(failed.checkpoint, suspect, failed.source.rank, now)
         return effects
+
+    def _report_unreachable(self, failed: msg.CopyFailed, now: float) -> list[fx.CoordinatorEffect]:
+        """Say once why this restore takes long."""
+        where = (
+            "its backup" if failed.source.origin is Origin.BACKUP else f"node {failed.source.rank}"
+        )
+        text = (
+            f"node {failed.shard.rank} cannot get its data of step {failed.checkpoint.step} from "
+            f"{where}: {failed.detail}. It is tried again, also with what else has it."
+        )
+        return [fx.Log(text), *self._members.broadcast(msg.Report(text), now)]
 
     def _forget_copy(self, distribution: Distribution, rank: int, failed: msg.CopyFailed) -> bool:
         """A node's copy is bad, under all its names; True if one of them counted as restored."""

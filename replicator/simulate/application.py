@@ -22,6 +22,8 @@ class Application:
         self._start_step: int = 0
         self.running = False
         self._restarting = False
+        self.pausing = False
+        self._start_of: dict[int, int] = {}  # machine -> the start whose configuration it has
 
     def start(self) -> None:
         """Write replicator.yaml on every machine and wait for the restore."""
@@ -41,6 +43,7 @@ class Application:
         if generation != self.generation:
             return
         machine = world.machines[index]
+        self._start_of[index] = generation
         machine.disk.config = Job(
             name="job",
             rank=rank,
@@ -67,14 +70,19 @@ class Application:
 
     def _save(self, generation: int) -> None:
         """All ranks save the next step, not quite at the same moment."""
-        if generation != self.generation or not self.running:
+        if generation != self.generation or not self.running or self.pausing:
             return
+        self.save_once()
+        pause = self._world.save_every * (0.5 + self._world.random.random())
+        self._world.schedule(pause, self._save, generation)
+
+    def save_once(self) -> None:
+        """The next step, on every machine."""
         world = self._world
         self.step += world.random.choice((1, 1, 5))
         for index in range(world.size):
-            world.schedule(world.random.random() * 2, self._save_on, generation, index, self.step)
-        pause = world.save_every * (0.5 + world.random.random())
-        world.schedule(pause, self._save, generation)
+            delay = world.random.random() * 2
+            world.schedule(delay, self._save_on, self.generation, index, self.step)
 
     def _save_on(self, generation: int, index: int, step: int) -> None:
         if generation != self.generation or not self.running:
@@ -83,6 +91,10 @@ class Application:
         machine.disk.saves.add(step)
         if machine.node is not None:
             machine.scan()
+
+    def start_of(self, index: int) -> int:
+        """Which start of the job a machine's links belong to."""
+        return self._start_of[index]
 
     def failed(self, index: int) -> None:
         """`replicator.failed` appeared: the job aborts and is restarted."""

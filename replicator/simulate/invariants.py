@@ -1,10 +1,10 @@
 """The invariants of the design, checked while a simulation runs.
 
 1 the newest complete checkpoint, in cluster or backup, is never deleted; 2 a restore link points
-only at verified data; 3 all nodes of a run restore the same step; 4 a step is called replicated
-only when every required copy was verified on its peer; 5 a backup is complete only when all its
-parts are stored; 6 crashes may repeat any action (shown by 1 to 5 holding under crashes, and by
-progress once faults end); 7 messages from strangers are not acted on.
+only at verified data; 3 all nodes of a run, and of a start of the job, restore the same step; 4 a
+step is called replicated only when every required copy was verified on its peer; 5 a backup is
+complete only when all its parts are stored; 6 crashes may repeat any action (shown by 1 to 5
+holding under crashes, and by progress once faults end); 7 messages from strangers are not acted on.
 
 Each is checked at the effect that could break it, before anything else happens. What can be seen of
 them in the state (3, 5, 7, and that a linked node remembers what it linked) is checked after every
@@ -41,6 +41,7 @@ class Invariants:
         self._world = world
         self._shards = all_shards(world, workers)
         self._restored: dict[Run, CheckpointId | None] = {}
+        self._of_start: dict[int, tuple[Run, CheckpointId | None]] = {}
         self._certain: set[Run] = set()  # planned with the backups and restore.version known
         self._receipts: dict[tuple[int, Key], str] = {}
         self._lost: dict[tuple[int, Key], tuple[str, float]] = {}
@@ -116,6 +117,7 @@ class Invariants:
     def linking(
         self,
         machine: int,
+        start: int,
         attempt: str,
         shards: tuple[ShardId, ...],
         run: Run,
@@ -127,6 +129,9 @@ class Invariants:
                 f"3: run {run} restores {checkpoint} on m{machine}, elsewhere {self._restored[run]}"
             )
         self._restored[run] = checkpoint
+        first = self._of_start.setdefault(start, (run, checkpoint))
+        if first[1] != checkpoint:
+            raise Violation(f"3: m{machine} links {run} {checkpoint}, in the same start {first}")
         if run not in self._certain:
             raise Violation(f"1: m{machine} links {run}, planned before the backups were read")
         if checkpoint is None:

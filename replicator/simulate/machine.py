@@ -260,7 +260,10 @@ class Machine:
         run = state.linked or state.prepared
         assert run is not None
         shards = tuple(ShardId(state.job.rank, worker) for worker in range(effect.workers))
-        self.world.invariants.linking(self.index, state.attempt, shards, run, effect.checkpoint)
+        start = self.world.application.start_of(self.index)
+        self.world.invariants.linking(
+            self.index, start, state.attempt, shards, run, effect.checkpoint
+        )
         self.disk.marker = (effect.checkpoint,)
         self.world.application.linked(self.index, run, effect.checkpoint)
 

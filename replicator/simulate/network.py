@@ -31,11 +31,12 @@ class Network:
         self._connections: dict[int, _Connection] = {}
         self._next = 1
         self._cut: set[int] = set()
+        self._silent = False
         self.latency = 0.02
 
     def reachable(self, a: int, b: int) -> bool:
         """Whether two machines can talk now."""
-        return a == b or (a in self._cut) == (b in self._cut)
+        return not self._silent and (a == b or (a in self._cut) == (b in self._cut))
 
     def cut(self, machines: set[int]) -> None:
         """Separate these machines from the others; an empty set heals."""
@@ -43,6 +44,11 @@ class Network:
         for number, connection in list(self._connections.items()):
             if not self.reachable(connection.client, connection.server):
                 self.close(number, by=-1)
+
+    def silence(self, *, silent: bool) -> None:
+        """Nobody reaches anybody, not even the coordinator of the same machine; or all again."""
+        self._silent = silent
+        self.cut(self._cut)
 
     def open(self, client: int) -> int | None:
         """Connect to the coordinator, or None."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab, tree
+from agent_lab import QUICK, Lab, tree
 
+from replicator.agent.server import PeerServer
 from replicator.backup_seal import BackupSeal
 
 
@@ -98,6 +101,22 @@ def test_f2_nodes_report_a_dead_coordinator_and_go_on_when_it_is_back(tmp_path):
             await lab.until(lambda: lab.replicated() == 2, "replication to go on")
             assert lab.marker(0) is not None
             assert {(2, 0), (2, 1)} <= lab.copies(0) & lab.copies(1)
+
+    go(scenario())
+
+
+def test_f2_a_step_saved_while_a_living_coordinator_was_out_of_reach_is_replicated(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(1)
+            lab.gates[0].set("closed")
+            await lab.until(lambda: not any(a.node.connected for a in lab.agents), "the cut")
+            lab.save(2)
+            await lab.until(lambda: all((2, i) in lab.copies(i) for i in range(2)), "the saves")
+            lab.gates[0].set("open")
+            await lab.until(lambda: lab.replicated() == 2, "step 2 to be replicated")
 
     go(scenario())
 
@@ -227,34 +246,53 @@ def test_f5_no_link_appears_while_a_source_cannot_be_reached_and_then_it_does(tm
             holder = next(i for i in range(2) if (1, 2) in lab.copies(i))
             other = 1 - holder
             assert (1, 2) not in lab.copies(other)
-            lab.options[2] = {}
             await lab.start(2)
-            agent = lab.agents[holder]
-            assert agent is not None
-            refuse = agent.server._serve_data
-            agent.server._readers.clear()
-
-            async def broken(channel):
-                await channel.finish()
-
-            type(agent.server)._serve_data = broken_for(agent.server, broken, refuse)
-            try:
+            with refusing_readers(lab, holder):
                 lab.begin()
-                await asyncio.sleep(1.0)
+                await lab.until(
+                    lambda: "node 2 cannot get its data of step 1" in lab.errors(2), "the report"
+                )
                 assert lab.marker(2) is None
                 assert lab.marker(0) is None  # nobody starts before all can
-            finally:
-                type(agent.server)._serve_data = refuse.__func__
             assert await lab.wait_restored() == 1
             assert lab.data(2) == saved[2]
 
-    def broken_for(server, broken, original):
-        async def serve(self, channel):
-            await (broken(channel) if self is server else original.__func__(self, channel))
+    go(scenario())
 
-        return serve
+
+def test_f5_a_backup_serves_where_the_only_source_is_never_reached(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path, 3) as lab:
+            often = {"backup_interval_steps": 1, "backup_interval_minutes": None}
+            await lab.start()
+            await lab.restored(**often)
+            saved = await lab.replicate(1)
+            await lab.until(lambda: backups_of(lab), "the backup")
+            await lab.wipe(2)
+            holder = next(i for i in range(2) if (1, 2) in lab.copies(i))
+            await lab.start(2)
+            with refusing_readers(lab, holder):
+                assert await lab.restored(**often) == 1
+            assert lab.data(2) == saved[2]
 
     go(scenario())
+
+
+@contextlib.contextmanager
+def refusing_readers(lab: Lab, index: int):
+    """The agent talks to its coordinator, but nobody can read data from it."""
+    agent = lab.agents[index]
+    assert agent is not None
+    original = PeerServer._serve_data
+
+    async def serve(self, channel):
+        await (channel.finish() if self is agent.server else original(self, channel))
+
+    PeerServer._serve_data = serve
+    try:
+        yield
+    finally:
+        PeerServer._serve_data = original
 
 
 # ---- f6: the peer's memory is full -------------------------------------------------------------
@@ -437,6 +475,7 @@ def test_f12_a_second_job_of_the_same_name_does_not_join_the_first(tmp_path):
                 await other.start(1)
                 other.write_config(1, other.config(1))
                 await other.until(lambda: "is taken" in other.errors(1), "the refusal")
+                await other.until(lambda: "is taken" in other.failed(1), "the end of its wait")
                 assert other.marker(1) is None
             await lab.replicate(2)
             assert await lab.restored() == 2
@@ -457,6 +496,36 @@ def test_f12_a_job_uid_tells_two_runs_apart(tmp_path):
             assert lab.marker(1) is None
             lab.write_config(1, lab.config(1, job_uid="run-a"))
             assert await lab.wait_restored() is None
+
+    go(scenario())
+
+
+def test_f12_a_uid_on_one_side_only_is_another_run(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            await lab.start()
+            lab.write_config(0, lab.config(0, job_uid="run-a"))
+            lab.write_config(1, lab.config(1))
+            await lab.until(lambda: "uid of node 1 is not set" in lab.errors(1), "the refusal")
+            assert lab.marker(0) is None
+            lab.write_config(1, lab.config(1, job_uid="run-a"))
+            assert await lab.wait_restored() is None
+
+    go(scenario())
+
+
+def test_a_rank_that_starts_anew_while_the_others_run_on_is_told_so(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path, timing=replace(QUICK, join=1.0)) as lab:
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(1)
+            lab.write_config(1, lab.config(1))
+            await lab.until(lambda: lab.failed(1), "the end of its wait")
+            assert "still in the previous run: [0]" in lab.failed(1)
+            assert not (lab.local(1) / "replicator.prerestore").exists()
+            assert not lab.failed(0)
+            assert await lab.restored() == 1
 
     go(scenario())
 
