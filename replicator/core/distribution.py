@@ -32,6 +32,7 @@ class _Group:
     # Lines without duplicates: first come, first served, and all operations take constant time.
     ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
     waiting: OrderedDict[ShardId, None] = field(default_factory=OrderedDict)
+    cut_off: OrderedDict[ShardId, None] = field(default_factory=OrderedDict)  # of those waiting
     # Needing shard -> the source's rank, and what that was to give.
     busy: dict[ShardId, tuple[int, Content]] = field(default_factory=dict)
     from_backup: Content | None = None
@@ -177,7 +178,7 @@ class Distribution:
             held = group.sources.get(source.rank)
             suspect = held[0] if held is not None and failure is Failure.CORRUPT else None
             return self._feed(group), suspect
-        group.waiting[shard] = None
+        self._wait(group, shard)
         return self._feed(group), None
 
     def retry(self, shard: ShardId) -> list[Assignment]:
@@ -187,7 +188,7 @@ class Distribution:
             return []
         if shard in group.busy or shard == group.backup_busy or shard in self._unverified:
             return []
-        group.waiting[shard] = None
+        self._wait(group, shard)
         return self._feed(group)
 
     def source_damaged(self, rank: int, shard: ShardId) -> list[Assignment]:
@@ -217,6 +218,7 @@ class Distribution:
         while group.waiting and group.ready:
             source = group.ready.popitem(last=False)[0]
             shard = group.waiting.popitem(last=False)[0]
+            group.cut_off.pop(shard, None)
             content = group.sources[source][1]
             group.busy[shard] = (source, content)
             origin = Origin.LOCAL if source == shard.rank else Origin.PEER
@@ -234,19 +236,24 @@ class Distribution:
         if not group.sources and not group.busy:
             shard = next(iter(group.waiting), None)
         else:
-            cut_off = (s for s in self.unreachable if s in group.waiting and self._is_cut_off(s))
-            shard = next(cut_off, None)
+            shard = next(iter(group.cut_off), None)
         if shard is None:
             return []
         del group.waiting[shard]
+        group.cut_off.pop(shard, None)
         group.backup_busy = shard
         source = Source(Origin.BACKUP, backup=self.backup.name)
         return [Assignment(shard, group.from_backup, source)]
 
-    def _is_cut_off(self, shard: ShardId) -> bool:
-        """In turn with the peers: the backup may be what cannot be reached."""
+    def _wait(self, group: _Group, shard: ShardId) -> None:
+        """For the next free source; after too many failures also for the backup, in turn.
+
+        The backup may be what cannot be reached.
+        """
+        group.waiting[shard] = None
         failures = self.unreachable.get(shard, 0)
-        return failures >= PATIENCE and (failures - PATIENCE) % 2 == 0
+        if failures >= PATIENCE and (failures - PATIENCE) % 2 == 0:
+            group.cut_off[shard] = None
 
 
 def _leading(

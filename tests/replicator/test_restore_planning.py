@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from replicator.core.catalogue import Catalogue, all_shards
@@ -230,3 +236,44 @@ def test_damage_found_by_a_reader_puts_the_source_under_suspicion():
     plan.source_damaged(0, ShardId(1, 0))
     plan.retry(ShardId(1, 0))
     assert plan.exhausted == [ShardId(1, 0)]
+
+
+# ---- how the work grows ------------------------------------------------------------------------
+
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "replicator" / "planning.py"
+spec = importlib.util.spec_from_file_location("planning", BENCHMARK)
+planning = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(planning)
+
+
+def executed_lines(work: Callable[..., int], *arguments: object) -> int:
+    """Lines of Python that run: unlike seconds the same each time."""
+    lines = 0
+
+    def trace(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work(*arguments)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_the_work_of_planning_grows_no_faster_than_n_log_n():
+    few, many = 200, 3200
+    growth = many * math.log(many) / (few * math.log(few))
+    least, most = (executed_lines(planning.plan, n, planning.reports(n)) for n in (few, many))
+    assert most < least * growth
+
+
+def test_the_work_of_a_broadcast_grows_no_faster_than_n_log_n():
+    few, many = 200, 3200
+    growth = many * math.log(many) / (few * math.log(few))
+    least, most = (executed_lines(planning.distribute, nodes) for nodes in (few, many))
+    assert most < least * growth
