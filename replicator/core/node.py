@@ -324,11 +324,8 @@ class Node:
         if job is None:
             return []
         effects: list[fx.NodeEffect] = []
-        if self._joined_at is not None:
-            limit = self.timing.join + (self.timing.restore if self.state.prepared else 0.0)
-            why = self._why_not_joined(job)
-            if why and now - self._joined_at > limit:
-                return self._give_up(f"not part of the job after {limit:.0f} s: {why}")
+        if self._joined_at is not None and (why := self._why_given_up(job, now - self._joined_at)):
+            return self._give_up(why)
         if not self.connected:
             if self._lost_at is not None and now - self._lost_at > self.timing.silence:
                 effects += self._tell_once(
@@ -345,11 +342,22 @@ class Node:
             effects += self._send(msg.Ping(), now)
         return effects
 
-    def _why_not_joined(self, job: Job) -> str:
-        """Why no coordinator counts us in; empty where one does, which then has the deadline."""
+    def _why_given_up(self, job: Job, waited: float) -> str:
+        """Why the wait for the restore is over; empty while it is not.
+
+        A coordinator that counts this node in has its own deadlines; past all of them it has lost
+        sight of the node.
+        """
+        alone = self._not_yet
         if not self.connected:
-            return f"no coordinator (node 0 of job {job.name}) answered"
-        return self._not_yet
+            alone = f"no coordinator (node 0 of job {job.name}) answered"
+        whole = self.timing.join + self.timing.restore
+        limit = whole if self.state.prepared else self.timing.join
+        if alone and waited > limit:
+            return f"not part of the job after {limit:.0f} s: {alone}"
+        if waited > whole + self.timing.silence:
+            return f"no restore within {waited:.0f} s; nothing was deleted"
+        return ""
 
     def _tell_once(self, text: str, about: str = "") -> list[fx.NodeEffect]:
         """An error for the job, unless the same (or one about the same) was written before."""

@@ -251,6 +251,20 @@ def test_a_tentative_plan_is_verified_but_neither_announced_nor_prepared_for():
     assert node.state.prepared == RUN
 
 
+def test_no_node_waits_for_ever_for_a_coordinator_that_has_lost_sight_of_it():
+    node = Node(NodeState(), (), "h:1", TIMING)
+    node.accept(JOB, "a", 0.0)
+    node.link_up(0.0)
+    last = TIMING.join + TIMING.restore + TIMING.silence
+    now = 0.0
+    while now < last:
+        node.received(msg.Ping(), now)
+        assert fx.WriteFailed not in kinds(node.tick(now))
+        now += 10.0
+    node.received(msg.Ping(), last + 1.0)
+    assert fx.WriteFailed in kinds(node.tick(last + 1.0))
+
+
 def test_a_node_whose_prepared_data_is_gone_is_not_prepared_any_more():
     state = NodeState(job=JOB, attempt="a", epoch=1, prepared=RUN, checkpoint=at(1, 0))
     assert kinds(Node(state, (), "h:1", TIMING).start(0.0)) == [fx.Persist, fx.Reconnect]
