@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from replicator.core.catalogue import Catalogue, all_shards, verify_order
 from replicator.core.deletion import may_delete
+from replicator.core.guards import Guards
 from replicator.core.messages import CopyFailed, Fetch, Progress
 from replicator.core.model import (
     CheckpointId,
@@ -57,12 +58,11 @@ class Replication:
         self._doubted: set[tuple[int, CheckpointId, ShardId]] = set()
         self._world = world
         self._workers = workers
-        self._peers = peers
         self._data_parallel = data_parallel
         self._catalogue = catalogue
         self._timing = timing
         self.shards = all_shards(world, workers)
-        self._guarded = self._shards_by_guard()
+        self.guards = Guards(self.shards, peers)
         self._all_stale = False  # `_missing` must be found out anew: all of it ...
         self._stale: set[int] = set()  # ... or what these ranks lack
         self._missing: dict[int, set[ShardId]] = {}  # target -> shards of the active checkpoint
@@ -112,22 +112,10 @@ class Replication:
         shards = (ShardId(rank, worker) for worker in range(self._workers))
         return all(rank in holders.get(shard, {}) for shard in shards)
 
-    def required(self, shard: ShardId) -> tuple[int, ...]:
-        """Ranks that must hold the shard: its owner, then the owner's peers."""
-        return (shard.rank, *self._peers.get(shard.rank, ()))
-
-    def _shards_by_guard(self) -> dict[int, list[ShardId]]:
-        """For each rank the shards that it must hold."""
-        guarded: dict[int, list[ShardId]] = {}
-        for shard in self.shards:
-            for rank in self.required(shard):
-                guarded.setdefault(rank, []).append(shard)
-        return guarded
-
     def _lacking(self, checkpoint: CheckpointId) -> Iterable[Pair]:
         for shard in self.shards:
             holders = self._catalogue.holders(checkpoint, shard)
-            for rank in self.required(shard):
+            for rank in self.guards.of(shard):
                 if rank not in holders:
                     yield rank, shard
 
@@ -267,7 +255,7 @@ class Replication:
             lacking: set[ShardId] = set()
             if self.active is not None:
                 holders = self._catalogue.checkpoints.get(self.active, {})
-                lacking = {s for s in self._guarded[rank] if rank not in holders.get(s, {})}
+                lacking = {s for s in self.guards.shards_of(rank) if rank not in holders.get(s, {})}
             if lacking:
                 self._missing[rank] = lacking
             else:
@@ -276,7 +264,7 @@ class Replication:
         self._stale.clear()
 
     def _forget_orders(self, rank: int) -> None:
-        for shard in self._guarded[rank]:
+        for shard in self.guards.shards_of(rank):
             self._in_flight.pop((rank, shard), None)
 
     # ---- what to do -----------------------------------------------------------------------------
@@ -373,15 +361,6 @@ class Replication:
                 return Fetch(self.active, shard, own, self._world, Source(Origin.ALIAS, rank))
         origin = Source(Origin.PEER, source, self.addresses.get(source, ""))
         return Fetch(self.active, shard, content, self._world, origin)
-
-    def followers(self, rank: int) -> tuple[int, ...]:
-        """Targets for which something may have become possible when this rank sealed."""
-        return (rank, *self._peers.get(rank, ()))
-
-    def neighbours(self, rank: int) -> tuple[int, ...]:
-        """Targets for which something may have become possible when this rank came back."""
-        found = {target for shard in self._guarded[rank] for target in self.required(shard)}
-        return tuple(sorted(found))
 
     def tick(self, now: float) -> str:
         """Expire transfers and the round; returns a report when the round has just failed."""

@@ -108,7 +108,9 @@ class Running:
         order = self._backups.repeat(hello.rank)
         if order is not None:
             effects += self._members.to(hello.rank, order, now)
-        targets = replication.neighbours(hello.rank) if replication.active == active else None
+        targets = (
+            replication.guards.neighbours(hello.rank) if replication.active == active else None
+        )
         return effects + self._after_change(now, targets)
 
     def _welcome(self, rank: int, now: float) -> list[fx.CoordinatorEffect]:
@@ -143,7 +145,7 @@ class Running:
         replication = self.replication
         active = replication.active
         replication.seal(rank, sealed.checkpoint, sealed.contents, now)
-        targets = replication.followers(rank) if replication.active == active else None
+        targets = replication.guards.followers(rank) if replication.active == active else None
         return self._after_change(now, targets)
 
     def _on_copy_failed(
