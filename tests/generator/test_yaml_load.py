@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator.findings import Location
-from generator.yaml_load import GoLoader, TemplateError, YamlError, load_documents
+from generator.yaml_go import GoLoader
+from generator.yaml_load import TemplateError, YamlError, load_documents
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = [*(REPOSITORY / "compiled").rglob("*.yaml"), *(REPOSITORY / "tests").rglob("*.yaml")]
