@@ -7,9 +7,11 @@ is needed. `replicator.client.orbax`, `.dcp` (torch.distributed.checkpoint), `.l
 
 from replicator.client.aio import AsyncReplicatorClient
 from replicator.client.errors import (
+    ClientConfigError,
     ClientError,
     HandshakeTimeoutError,
     LocalDirectoryError,
+    MarkerError,
     ReplicatorFailedError,
     RestoreDataError,
     RestoreTimeoutError,
@@ -23,10 +25,12 @@ from replicator.protocol import Prerestore
 
 __all__ = [
     "AsyncReplicatorClient",
+    "ClientConfigError",
     "ClientError",
     "Framework",
     "HandshakeTimeoutError",
     "LocalDirectoryError",
+    "MarkerError",
     "Prerestore",
     "ReplicatorClient",
     "ReplicatorConfig",
