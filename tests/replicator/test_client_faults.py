@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401 (asyncio imports it late: `nobody` may not read it)
 import os
 import shutil
 import tempfile
