@@ -68,7 +68,7 @@ class Intake:
             self._adopting = True
             agent.spawn(self._adopt(config))
             return
-        agent.markers.clean_up(config)
+        agent.markers.clean_up()
         agent.saves.forget()
         agent.config = config
         agent.tier = self.tier_for(config)
