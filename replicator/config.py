@@ -44,6 +44,9 @@ class Framework(StrEnum):
     """As above, holding an OCDBT store."""
 
 
+_DIRECTORIES: Final = (Framework.PYTORCH_DISTRIBUTED, Framework.ORBAX)
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicatorConfig:
     """One node's view of a training job, as read from a valid `replicator.yaml`."""
@@ -173,6 +176,13 @@ def _build(reader: FieldReader) -> ReplicatorConfig | None:
     nodes = reader.required_integer("nodes", 1, MAX_NODES)
     node_rank = reader.required_integer("node-rank", 0, MAX_NODES - 1)
     workers = reader.integer("workers-per-node", 1, MAX_WORKERS_PER_NODE)
+    if workers is not None and workers > 1 and framework in _DIRECTORIES:
+        # The public reference accepts it, and then waits for saves that no client can make.
+        reader.problem(
+            "workers-per-node",
+            f"{workers} cannot be with framework {framework}, whose steps are one directory a "
+            "node; expected 1 (also where several ranks of a node share the directory)",
+        )
     port = reader.integer("master-port", 1, 65535)
     dp = reader.integer("assume-data-parallelism", 1, MAX_NODES)
     minutes, steps = _intervals(reader)
