@@ -12,12 +12,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from replicator.config_fields import FieldReader, expandable_environment
-from replicator.errors import ConfigError, Problem
+from replicator.errors import ConfigError, Problem, ProtocolError
 from replicator.yaml_fields import MAX_BYTES, read_fields, show
 
 MAX_CONFIG_BYTES: Final = MAX_BYTES
@@ -78,6 +78,21 @@ class ReplicatorConfig:
         return default_peers(
             self.node_rank, self.nodes, self.peers_per_node, self.assume_data_parallelism
         )
+
+    def of_run(self, platform_uid: str) -> ReplicatorConfig:
+        """The same with the job UID that counts: the platform's, where it knows one.
+
+        Raises:
+            ProtocolError: the platform's cannot stand in a manifest.
+        """
+        if not platform_uid:
+            return self
+        if not is_safe_job_name(platform_uid):
+            raise ProtocolError(
+                f"the job UID {show(platform_uid)} that this agent was given cannot be used; "
+                "expected letters, digits, '.', '_' and '-'"
+            )
+        return replace(self, job_uid=platform_uid)
 
     def to_yaml(self) -> str:
         """The file's text; `parse_config` of it gives an equal value (but for `ignored_keys`)."""

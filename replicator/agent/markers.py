@@ -148,7 +148,7 @@ class Markers:
                 return SavedState(None, NodeState())
             document = json.loads(content)
             text = document["config"]
-            config = None if text is None else parse_config(text.encode())
+            config = None if text is None else parse_config(text.encode()).of_run(platform_uid)
             state = NodeState(
                 job=None if config is None else job_of(config, platform_uid),
                 attempt=str(document["attempt"]),
