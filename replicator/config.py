@@ -72,12 +72,15 @@ class ReplicatorConfig:
     """Keys nobody here knows; kept so that the agent can report them in `replicator.errors`."""
 
     def replication_peers(self) -> tuple[int, ...]:
-        """Ranks that hold copies of this node's shard, nearest first."""
+        """Ranks that hold copies of this node's shard, nearest first.
+
+        Fewer than `peers_per_node` where a small job's neighbours coincide (see `default_peers`).
+        """
         if self.peer_ranks is not None:
             return self.peer_ranks
-        return default_peers(
-            self.node_rank, self.nodes, self.peers_per_node, self.assume_data_parallelism
-        )
+        # Asked for more than there are, the public reference names the node itself as a peer.
+        count = min(self.peers_per_node, self.nodes)
+        return default_peers(self.node_rank, self.nodes, count, self.assume_data_parallelism)
 
     def of_run(self, platform_uid: str) -> ReplicatorConfig:
         """The same with the job UID that counts: the platform's, where it knows one.

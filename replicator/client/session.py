@@ -157,6 +157,7 @@ class ReplicatorClient:
 
         Raises:
             ReplicatorFailedError: the replicator gave up.
+            LocalDirectoryError: the directory cannot be looked into.
         """
         return check_volume(self.volume)
 

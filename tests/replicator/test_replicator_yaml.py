@@ -93,9 +93,37 @@ def test_more_peers_than_there_are_nodes_are_accepted() -> None:
     """As by the public replicator, whose NeMo client asks for one even where there is one node."""
     alone = with_line("nodes", "1", with_line("node-rank", "0"))
     assert parse_config(alone.encode()).replication_peers() == ()
-    many = parse_config(with_line("peers-per-node", "5").encode())
-    assert many.peers_per_node == 5
-    assert len(many.replication_peers()) < 5
+    for asked in (4, 5, 100_000):
+        text = with_line("nodes", "4", with_line("peers-per-node", str(asked)))
+        config = parse_config(text.encode())
+        assert config.peers_per_node == asked
+        assert sorted((*config.replication_peers(), config.node_rank)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "groups", "least", "most"),
+    [
+        (3, 1, None, 1, 1),
+        (3, 2, None, 1, 2),
+        (4, 3, None, 2, 3),
+        (64, 8, None, 8, 8),
+        (8, 2, 4, 2, 2),
+        (8, 3, 2, 1, 1),
+        (8, 2, 1, 0, 0),
+    ],
+)
+def test_the_peers_that_the_page_promises(
+    nodes: int, asked: int, groups: int | None, least: int, most: int
+) -> None:
+    """docs/replicator-client.md: fewer than asked where neighbours coincide."""
+    base = with_line("nodes", str(nodes), with_line("peers-per-node", str(asked)))
+    found = set()
+    for rank in range(nodes):
+        text = with_line("node-rank", str(rank), base)
+        if groups is not None:
+            text = with_line("assume-data-parallelism", str(groups), text)
+        found.add(len(parse_config(text.encode()).replication_peers()))
+    assert (min(found), max(found)) == (least, most)
 
 
 def test_ranks_win_where_a_file_names_and_counts_peers() -> None:
