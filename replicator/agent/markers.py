@@ -24,6 +24,7 @@ from replicator.protocol import (
     Prerestore,
     ReplicatorConfig,
     data_name,
+    is_safe_job_name,
     no_checkpoint_marker,
     parse_config,
 )
@@ -148,7 +149,9 @@ class Markers:
                 return SavedState(None, NodeState())
             document = json.loads(content)
             text = document["config"]
-            config = None if text is None else parse_config(text.encode()).of_run(platform_uid)
+            config = None if text is None else parse_config(text.encode())
+            if config is not None and is_safe_job_name(platform_uid):
+                config = config.of_run(platform_uid)  # a bad one is no reason to forget the job
             state = NodeState(
                 job=None if config is None else job_of(config, platform_uid),
                 attempt=str(document["attempt"]),

@@ -107,3 +107,19 @@ def test_a_uid_that_no_manifest_may_hold_is_refused(tmp_path):
             assert not (lab.local(0) / "replicator.yaml").exists()
 
     go(scenario())
+
+
+def test_a_running_job_survives_a_restart_of_its_agent_with_such_a_uid(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path, 1) as lab:
+            give_uid(lab, "run-x")
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(1)
+            await lab.kill(0)
+            give_uid(lab, "a b/c")
+            await lab.start()
+            assert lab.agents[0].config.job_uid == "run-x"
+            assert lab.copies(0) == {(1, 0)}
+
+    go(scenario())
