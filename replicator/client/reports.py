@@ -122,7 +122,8 @@ class Reports:
             with contextlib.suppress(OSError):
                 path.rename(taken)
                 text = self._read(taken.name)
-                taken.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # the next start clears it away
+                    taken.unlink(missing_ok=True)
                 return None if text is None else _Report(text, in_place=False)
         left = self._read(name)
         return None if left is None else _Report(left, in_place=True)

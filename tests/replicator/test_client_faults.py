@@ -189,6 +189,20 @@ def test_a_report_that_may_not_be_read_counts_all_the_same(local: Path) -> None:
     assert names(local) == {"replicator.failed"}, "left for whoever may read it"
 
 
+def test_a_report_that_cannot_be_removed_once_read_counts(
+    local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (local / "replicator.failed").write_text("boom")
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with pytest.raises(ReplicatorFailedError, match="boom"):
+            ReplicatorClient(local, CONFIG).check()
+
+
 @both
 @pytest.mark.parametrize("what", ["pipe", "directory", "link"])
 def test_what_is_no_regular_file_neither_hangs_nor_hides_a_failure(
