@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from replicator.cli import main
+from replicator.console import main
 
 sys.exit(main())

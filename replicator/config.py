@@ -12,12 +12,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from replicator.config_fields import FieldReader, expandable_environment
-from replicator.errors import ConfigError, Problem
+from replicator.errors import ConfigError, Problem, ProtocolError
 from replicator.yaml_fields import MAX_BYTES, read_fields, show
 
 MAX_CONFIG_BYTES: Final = MAX_BYTES
@@ -42,6 +42,9 @@ class Framework(StrEnum):
     """One directory per node, renamed to the bare step number when complete."""
     ORBAX = "orbax"
     """As above, holding an OCDBT store."""
+
+
+_DIRECTORIES: Final = (Framework.PYTORCH_DISTRIBUTED, Framework.ORBAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,30 @@ class ReplicatorConfig:
     """Keys nobody here knows; kept so that the agent can report them in `replicator.errors`."""
 
     def replication_peers(self) -> tuple[int, ...]:
-        """Ranks that hold copies of this node's shard, nearest first."""
+        """Ranks that hold copies of this node's shard, nearest first.
+
+        Fewer than `peers_per_node` where a small job's neighbours coincide (see `default_peers`).
+        """
         if self.peer_ranks is not None:
             return self.peer_ranks
-        return default_peers(
-            self.node_rank, self.nodes, self.peers_per_node, self.assume_data_parallelism
-        )
+        # Asked for more than there are, the public reference names the node itself as a peer.
+        count = min(self.peers_per_node, self.nodes)
+        return default_peers(self.node_rank, self.nodes, count, self.assume_data_parallelism)
+
+    def of_run(self, platform_uid: str) -> ReplicatorConfig:
+        """The same with the job UID that counts: the platform's, where it knows one.
+
+        Raises:
+            ProtocolError: the platform's cannot stand in a manifest.
+        """
+        if not platform_uid:
+            return self
+        if not is_safe_job_name(platform_uid):
+            raise ProtocolError(
+                f"the job UID {show(platform_uid)} that this agent was given cannot be used; "
+                "expected letters, digits, '.', '_' and '-'"
+            )
+        return replace(self, job_uid=platform_uid)
 
     def to_yaml(self) -> str:
         """The file's text; `parse_config` of it gives an equal value (but for `ignored_keys`)."""
@@ -173,6 +194,13 @@ def _build(reader: FieldReader) -> ReplicatorConfig | None:
     nodes = reader.required_integer("nodes", 1, MAX_NODES)
     node_rank = reader.required_integer("node-rank", 0, MAX_NODES - 1)
     workers = reader.integer("workers-per-node", 1, MAX_WORKERS_PER_NODE)
+    if workers is not None and workers > 1 and framework in _DIRECTORIES:
+        # The public reference accepts it, and then waits for saves that no client can make.
+        reader.problem(
+            "workers-per-node",
+            f"{workers} cannot be with framework {framework}, whose steps are one directory a "
+            "node; expected 1 (also where several ranks of a node share the directory)",
+        )
     port = reader.integer("master-port", 1, 65535)
     dp = reader.integer("assume-data-parallelism", 1, MAX_NODES)
     minutes, steps = _intervals(reader)

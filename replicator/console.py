@@ -1,12 +1,18 @@
-"""The console script of the slim distribution, which may lack what the agent needs."""
+"""The console script of both distributions, which may lack what the agent needs.
+
+Nothing else is imported here, so that the script can say what is missing.
+"""
 
 from __future__ import annotations
 
 import sys
+from importlib.metadata import PackageNotFoundError, distribution
 from typing import Final
 
 AGENT_REQUIREMENTS: Final = frozenset({"inotify_simple", "obstore", "prometheus_client"})
-"""Import names of the extra `agent` of replicator/pyproject.toml."""
+"""Import names of the extra `agent` of replicator/pyproject.toml, `replicator` of the root's."""
+CLIENT_REQUIREMENTS: Final = frozenset({"blake3", "yaml"})
+"""Import names of what both distributions always bring (unless installed with `--no-deps`)."""
 
 
 def main() -> int:
@@ -14,12 +20,20 @@ def main() -> int:
     try:
         from replicator.cli import main as run
     except ModuleNotFoundError as error:
-        if error.name not in AGENT_REQUIREMENTS:
+        if error.name not in AGENT_REQUIREMENTS | CLIENT_REQUIREMENTS:
             raise
         print(
             f"error: {error.name} is not installed; the agent and its commands need the extra: "
-            "pip install 'stowplan-replicator[agent]'",
+            f"pip install '{_distribution_with_extra()}'",
             file=sys.stderr,
         )
         return 2
     return run()
+
+
+def _distribution_with_extra() -> str:
+    try:
+        distribution("stowplan-replicator")
+    except PackageNotFoundError:
+        return "stowplan[replicator]"
+    return "stowplan-replicator[agent]"

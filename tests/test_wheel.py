@@ -70,3 +70,14 @@ def test_it_works_from_an_empty_folder_in_an_empty_environment(wheel: Path, tmp_
     assert run(stowplan, "compile", "--check", cwd=work / "fleet") == ""
     assert "1 cluster: no findings" in run(stowplan, "check", cwd=work / "fleet")
     assert "RAM disk, least" in run(stowplan, "size", cwd=work / "fleet")
+    # Without any extra: what training imports, and an agent that says what it lacks.
+    client = "import replicator.client, replicator.client.arguments as a; print(a.__file__)"
+    found = run(str(binaries / "python"), "-I", "-c", client, cwd=work)
+    assert Path(found.strip()).is_relative_to(environment)
+    agent = subprocess.run(
+        [str(binaries / "stowplan-replicator"), "--help"],
+        cwd=work, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert agent.returncode == 2
+    assert agent.stderr.count("\n") == 1
+    assert agent.stderr.endswith("need the extra: pip install 'stowplan[replicator]'\n")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,12 +104,13 @@ def _is_orbax_name(
         return False
 
 
-def _put_aside(store: LocalStore, meta: Path) -> None:
-    """Keep what cannot be verified, out of use."""
+def _put_aside(store: LocalStore, meta: Path, needed: Collection[str] = ()) -> None:
+    """Keep what cannot be verified or is another job's, out of use; not data that is `needed`."""
     try:
         stored = parse_meta(read_small(meta, MAX_SMALL_FILE_BYTES) or b"")
         data = store.root / data_name(stored)
-        if data.exists() and store.by_storage_name(stored) is None:
+        used = stored in needed or store.by_storage_name(stored) is not None
+        if data.exists() and not used:
             data.rename(store.quarantine / f"{secrets.token_hex(4)}-{data.name}")
     except (OSError, ProtocolError):
         pass  # no data that it could name
@@ -130,3 +133,21 @@ def put_aside_other_jobs(store: LocalStore, job: str) -> None:
             data.rename(store.quarantine / f"{secrets.token_hex(4)}-{data.name}")
         entry.replace(store.quarantine / entry.name)
         remove(store.root / str(name))
+    _put_aside_reference_data(store, job)
+
+
+def _put_aside_reference_data(store: LocalStore, job: str) -> None:
+    """The same for the public reference's data of another job, which has no records of ours."""
+    metas = [
+        (name, entry)
+        for entry in sorted(store.root.iterdir())
+        if (name := parse_checkpoint_name(entry.name)) is not None and name.kind is NameKind.META
+    ]
+    needed = set()
+    for name, entry in metas:
+        with contextlib.suppress(OSError, ProtocolError):
+            if name.job_name == job:
+                needed.add(parse_meta(read_small(entry, MAX_SMALL_FILE_BYTES) or b""))
+    for name, entry in metas:
+        if name.job_name != job:
+            _put_aside(store, entry, needed)

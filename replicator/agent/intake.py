@@ -58,8 +58,9 @@ class Intake:
         agent = self._agent
         node = agent.node
         assert node is not None
+        platform_uid = agent.settings.platform.job_uid
         try:
-            config = agent.markers.read_config(dict(agent.settings.environ))
+            config = agent.markers.read_config(dict(agent.settings.environ)).of_run(platform_uid)
         except (ConfigError, ReplicatorError) as error:
             agent.reports.failed(str(error))
             self._consume()
@@ -68,14 +69,14 @@ class Intake:
             self._adopting = True
             agent.spawn(self._adopt(config))
             return
-        agent.markers.clean_up(config)
+        agent.markers.clean_up()
         agent.saves.forget()
         agent.config = config
         agent.tier = self.tier_for(config)
         node.holdings.replace(agent.store.load(config))
         agent.accepted_at = time.time()
         agent.restoring_since = agent.now()
-        job = job_of(config, agent.settings.platform.job_uid)
+        job = job_of(config, platform_uid)
         agent.metrics.peers.set(len(job.peers))
         agent.apply(node.accept(job, secrets.token_hex(8), agent.now()))
         self._consume()

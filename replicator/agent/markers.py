@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from replicator.agent.files import Reserve, read_small, remove, replace_link
+from replicator.agent.leftovers import QUARANTINE, clear_leftovers, dangling_restore_links
 from replicator.core.model import CheckpointId, Job, Run
 from replicator.core.state import NodeState
 from replicator.errors import ReplicatorError
@@ -24,10 +24,9 @@ from replicator.protocol import (
     Prerestore,
     ReplicatorConfig,
     data_name,
+    is_safe_job_name,
     no_checkpoint_marker,
-    parse_checkpoint_name,
     parse_config,
-    parse_step_directory,
 )
 
 STATE_FILE = "state.json"
@@ -35,8 +34,6 @@ RESERVE_FILE = "reserve"
 MAX_STATE_BYTES = 256 * 1024
 MAX_ERRORS_BYTES = 256 * 1024
 """Past this size `replicator.errors` is begun anew: a job that never reads it must not fill RAM."""
-
-_LEFTOVER = re.compile(r"step=[0-9]+|[0-9]+\.orbax-checkpoint-tmp.*|.*\.tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +72,9 @@ class Markers:
         """Delete `replicator.yaml`: the job waits for that."""
         remove(self._root / CONFIG_FILE)
 
-    def clean_up(self, config: ReplicatorConfig) -> None:
-        """Remove markers, links and unfinished saves of an earlier start of the job.
-
-        Only names that belong to the protocol are touched: a volume may hold other files.
-        """
-        for entry in list(self._root.iterdir()):
-            if self._is_leftover(entry, config):
-                remove(entry)
-
-    @staticmethod
-    def _is_leftover(entry: Path, config: ReplicatorConfig) -> bool:
-        if entry.name in (PRERESTORE_FILE, ERRORS_FILE, FAILED_FILE):
-            return True
-        name = parse_checkpoint_name(entry.name)
-        if name is not None and name.kind in (NameKind.RESTORE, NameKind.SAVE):
-            return True
-        return parse_step_directory(entry.name) is not None or bool(_LEFTOVER.fullmatch(entry.name))
+    def clean_up(self) -> None:
+        """Clear markers, links and unfinished saves of an earlier start; see leftovers.py."""
+        clear_leftovers(self._root, self._scratch.parent / QUARANTINE)
 
     # ---- for the job ----------------------------------------------------------------------------
 
@@ -121,10 +104,9 @@ class Markers:
                 replace_link(self._root / str(name), target, self._scratch)
 
     def drop_dangling_links(self) -> None:
-        """Remove links into data that has since been deleted (the job had renamed them)."""
-        for entry in self._root.iterdir():
-            if entry.is_symlink() and not entry.exists():
-                entry.unlink(missing_ok=True)
+        """Remove restore links into data that has since been deleted; others' links stay."""
+        for link in list(dangling_restore_links(self._root)):
+            link.unlink(missing_ok=True)
 
     def error(self, text: str) -> None:
         """Append a line to `replicator.errors`."""
@@ -168,6 +150,8 @@ class Markers:
             document = json.loads(content)
             text = document["config"]
             config = None if text is None else parse_config(text.encode())
+            if config is not None and is_safe_job_name(platform_uid):
+                config = config.of_run(platform_uid)  # a bad one is no reason to forget the job
             state = NodeState(
                 job=None if config is None else job_of(config, platform_uid),
                 attempt=str(document["attempt"]),

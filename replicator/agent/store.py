@@ -23,6 +23,7 @@ from typing import Final
 
 from replicator.agent.adoption import put_aside_other_jobs
 from replicator.agent.files import read_small, remove, sync_directory, write_whole
+from replicator.agent.leftovers import QUARANTINE
 from replicator.agent.records import (
     content_of,
     meta_name,
@@ -124,7 +125,7 @@ class LocalStore:
     @property
     def quarantine(self) -> Path:
         """What is kept aside rather than deleted."""
-        return self.private / "quarantine"
+        return self.private / QUARANTINE
 
     # ---- inventory ------------------------------------------------------------------------------
 

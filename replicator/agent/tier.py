@@ -129,7 +129,10 @@ class Tier:
                     if manifest is None:
                         return "a copy is gone"
                     path = store.data_path(manifest)
-                    await self._backups.put_shard(effect.name, manifest, path)
+                    # In a backup the UID is of the run that makes it, as in the seal: a restored
+                    # checkpoint was saved by another run.
+                    stamped = replace(manifest, job_uid=self._config.job_uid)
+                    await self._backups.put_shard(effect.name, stamped, path)
         except (ReplicatorError, OSError, TimeoutError) as error:
             return f"{type(error).__name__}: {error}"
         return ""

@@ -1,15 +1,17 @@
 """What a training process imports to checkpoint through the replicator on its node.
 
 The protocol is files in one directory, so nothing here talks to a network, and nothing but PyYAML
-is needed. `replicator.client.orbax`, `.dcp` (torch.distributed.checkpoint), `.lightning` and
-`.arguments` (command line flags) are imported by those who use them.
+and blake3 is needed. `replicator.client.orbax`, `.dcp` (torch.distributed.checkpoint), `.lightning`
+and `.arguments` (command line flags) are imported by those who use them.
 """
 
 from replicator.client.aio import AsyncReplicatorClient
 from replicator.client.errors import (
+    ClientConfigError,
     ClientError,
     HandshakeTimeoutError,
     LocalDirectoryError,
+    MarkerError,
     ReplicatorFailedError,
     RestoreDataError,
     RestoreTimeoutError,
@@ -23,10 +25,12 @@ from replicator.protocol import Prerestore
 
 __all__ = [
     "AsyncReplicatorClient",
+    "ClientConfigError",
     "ClientError",
     "Framework",
     "HandshakeTimeoutError",
     "LocalDirectoryError",
+    "MarkerError",
     "Prerestore",
     "ReplicatorClient",
     "ReplicatorConfig",

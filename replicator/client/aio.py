@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from replicator.client.errors import (
     ClientError,
-    HandshakeTimeoutError,
     RestoreTimeoutError,
     SaveError,
 )
+from replicator.client.handshake import Handshake
 from replicator.client.session import (
     HANDSHAKE_SECONDS,
     POLL_SECONDS,
     RESTORE_SECONDS,
     check_volume,
-    not_taken,
 )
 from replicator.client.volume import CheckpointVolume, Restored
 from replicator.config import ReplicatorConfig
@@ -54,15 +53,12 @@ class AsyncReplicatorClient:
 
     async def handshake(self, *, timeout: float = HANDSHAKE_SECONDS) -> None:
         """See `ReplicatorClient.handshake`; cancelling it withdraws the config too."""
-        deadline = time.monotonic() + timeout
-        if not await _until(deadline, self.volume.config_is_gone):
-            raise HandshakeTimeoutError(not_taken(self.volume, timeout, "an earlier run's"))
-        self.volume.write_config()
+        attempt = Handshake(self.volume, timeout)
         try:
-            if not await _until(deadline, self.volume.config_is_gone):
-                raise HandshakeTimeoutError(not_taken(self.volume, timeout, "this run's"))
+            while not attempt.taken():
+                await asyncio.sleep(POLL_SECONDS)
         except BaseException:
-            self.volume.withdraw_config()
+            attempt.withdraw()
             raise
         self.check()
 
@@ -93,7 +89,8 @@ class AsyncReplicatorClient:
             yield pending
             self.volume.commit(step, worker)
         except BaseException as error:
-            await asyncio.to_thread(self.volume.discard, step, worker)
+            with suppress(OSError):
+                await asyncio.to_thread(self.volume.discard, step, worker)
             if isinstance(error, OSError) and not isinstance(error, ClientError):
                 raise SaveError(f"step {step}: {error.strerror or error}") from error
             raise
@@ -111,11 +108,3 @@ class AsyncReplicatorClient:
             if time.monotonic() >= deadline:
                 return None
             await asyncio.sleep(POLL_SECONDS)
-
-
-async def _until(deadline: float, condition: Callable[[], bool]) -> bool:
-    while not condition():
-        if time.monotonic() >= deadline:
-            return False
-        await asyncio.sleep(POLL_SECONDS)
-    return True

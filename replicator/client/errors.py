@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from replicator.errors import ReplicatorError
+from replicator.errors import ConfigError, ReplicatorError
 
 
 class ClientError(ReplicatorError):
     """Base of everything the client library raises on purpose."""
 
 
+class ClientConfigError(ClientError, ConfigError):
+    """A config that no replicator would accept; carries every problem."""
+
+
 class LocalDirectoryError(ClientError):
-    """The local checkpoint directory is not there, or cannot be written."""
+    """The local checkpoint directory is not there (any more), or cannot be read or written."""
 
 
 class HandshakeTimeoutError(ClientError, TimeoutError):
@@ -34,6 +38,10 @@ class ReplicatorFailedError(ClientError):
 
 class RestoreDataError(ClientError):
     """A `.restore` link is there, but what it points to is not."""
+
+
+class MarkerError(ClientError):
+    """`replicator.prerestore` is there, but is not what the protocol says."""
 
 
 class SaveError(ClientError):

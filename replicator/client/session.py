@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
 from replicator.client.errors import (
     ClientError,
-    HandshakeTimeoutError,
     RestoreTimeoutError,
     SaveError,
 )
+from replicator.client.handshake import Handshake
 from replicator.client.volume import CheckpointVolume, Restored
 from replicator.config import ReplicatorConfig
-from replicator.protocol import CONFIG_FILE, Prerestore
+from replicator.protocol import Prerestore
 
 POLL_SECONDS: Final = 0.1
 HANDSHAKE_SECONDS: Final = 300.0
@@ -40,7 +40,7 @@ class ReplicatorClient:
         """Use the checkpoint volume mounted at `directory`.
 
         Raises:
-            ConfigError: the replicator would refuse this config.
+            ClientConfigError: the replicator would refuse this config.
             LocalDirectoryError: there is no such directory.
         """
         self.volume = CheckpointVolume(Path(directory), config)
@@ -72,25 +72,24 @@ class ReplicatorClient:
         """Write `replicator.yaml` and wait until the replicator has taken it.
 
         A config of an earlier run that is still there is waited out first. After a time-out this
-        run's config is withdrawn, so that a replicator that comes up later does not act on it.
+        run's config is withdrawn, so that a replicator that comes up later does not act on it. A
+        `replicator.failed` that lies there already is an earlier start's: it is logged, not raised.
 
         Args:
             timeout: seconds for both waits together.
 
         Raises:
             HandshakeTimeoutError: nobody took it in time.
-            ReplicatorFailedError: the replicator refused it, for example as invalid.
-            LocalDirectoryError: it cannot be written.
+            ReplicatorFailedError: the replicator refused it, for example as invalid, or gave up
+                while this waited.
+            LocalDirectoryError: it cannot be written, or the volume went away meanwhile.
         """
-        deadline = time.monotonic() + timeout
-        if not self._until(deadline, self.volume.config_is_gone):
-            raise HandshakeTimeoutError(not_taken(self.volume, timeout, "an earlier run's"))
-        self.volume.write_config()
+        attempt = Handshake(self.volume, timeout)
         try:
-            if not self._until(deadline, self.volume.config_is_gone):
-                raise HandshakeTimeoutError(not_taken(self.volume, timeout, "this run's"))
+            while not attempt.taken():
+                time.sleep(POLL_SECONDS)
         except BaseException:
-            self.volume.withdraw_config()
+            attempt.withdraw()
             raise
         self.check()
 
@@ -100,6 +99,7 @@ class ReplicatorClient:
         Raises:
             RestoreTimeoutError: not decided in time.
             ReplicatorFailedError: the replicator gave up.
+            MarkerError: `replicator.prerestore` makes no sense.
         """
         found = self._poll(timeout, self.volume.prerestore)
         if found is None:
@@ -136,7 +136,8 @@ class ReplicatorClient:
 
         Raises:
             StepExistsError: this step is there already.
-            SaveError: it cannot be written, for example because the RAM disk is full.
+            SaveError: no such step or worker, or it cannot be written, for example because the RAM
+                disk is full.
             ReplicatorFailedError: the replicator gave up since the last call.
         """
         self.check()
@@ -145,7 +146,8 @@ class ReplicatorClient:
             yield pending
             self.volume.commit(step, worker)
         except BaseException as error:
-            self.volume.discard(step, worker)
+            with suppress(OSError):
+                self.volume.discard(step, worker)
             if isinstance(error, OSError) and not isinstance(error, ClientError):
                 raise SaveError(f"step {step}: {error.strerror or error}") from error
             raise
@@ -155,6 +157,7 @@ class ReplicatorClient:
 
         Raises:
             ReplicatorFailedError: the replicator gave up.
+            LocalDirectoryError: the directory cannot be looked into.
         """
         return check_volume(self.volume)
 
@@ -168,26 +171,11 @@ class ReplicatorClient:
                 return None
             time.sleep(POLL_SECONDS)
 
-    def _until(self, deadline: float, condition: Callable[[], bool]) -> bool:
-        while not condition():
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(POLL_SECONDS)
-        return True
-
 
 def check_volume(volume: CheckpointVolume) -> str | None:
     """See `ReplicatorClient.check`."""
-    errors = volume.take_errors()
+    errors = volume.reports.take_errors()
     if errors:
         _log.error("the replicator reports:\n%s", errors.rstrip())
-    volume.raise_if_failed()
+    volume.reports.raise_if_failed()
     return errors
-
-
-def not_taken(volume: CheckpointVolume, timeout: float, whose: str) -> str:
-    """The message of a HandshakeTimeoutError."""
-    return (
-        f"nobody took {whose} {volume.directory / CONFIG_FILE} within {timeout:g} s; "
-        "does a replicator run on this node and serve this directory?"
-    )

@@ -6,38 +6,37 @@ differ.
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import os
 import shutil
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from replicator.client.errors import (
+    ClientConfigError,
     LocalDirectoryError,
-    ReplicatorFailedError,
+    MarkerError,
     RestoreDataError,
     SaveError,
     StepExistsError,
 )
+from replicator.client.reports import Reports, read_regular
 from replicator.config import Framework, ReplicatorConfig, parse_config
+from replicator.errors import ConfigError, Problem
 from replicator.protocol import (
     CONFIG_FILE,
-    ERRORS_FILE,
-    FAILED_FILE,
+    MAX_CONFIG_BYTES,
     MAX_SMALL_FILE_BYTES,
     MAX_STEP,
     PRERESTORE_FILE,
     CheckpointName,
     NameKind,
     Prerestore,
-    ProtocolError,
     parse_checkpoint_name,
     parse_prerestore,
 )
-
-MAX_REPORT_BYTES: Final = 1024 * 1024
-"""How much of `replicator.errors` and `replicator.failed` is read (the end of it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,12 @@ class Restored:
     """The backup it came from, or None if it came from the cluster."""
 
     def release(self) -> None:
-        """Remove the link once the checkpoint is loaded; the data itself is the replicator's."""
-        self.path.unlink(missing_ok=True)
+        """Remove the link once the checkpoint is loaded; the data itself is the replicator's.
+
+        Where the job may not remove it, it stays until the replicator's next start.
+        """
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
 
 class CheckpointVolume:
@@ -62,12 +65,18 @@ class CheckpointVolume:
         """Use a directory.
 
         Raises:
-            ConfigError: the replicator would refuse this config.
+            ClientConfigError: the replicator would refuse this config.
             LocalDirectoryError: there is no such directory.
         """
         self.directory = directory
-        self.config = parse_config(config.to_yaml().encode(), source="config")
-        if not directory.is_dir():
+        self.config = checked_config(config)
+        self.reports = Reports(directory)
+        self._written_to: tuple[int, int] | None = None  # the directory that holds our config
+        try:
+            usable = directory.is_dir()
+        except OSError as error:
+            raise LocalDirectoryError(f"{directory}: {error.strerror or error}") from error
+        if not usable:
             raise LocalDirectoryError(
                 f"{directory}: no such directory; is the checkpoint volume mounted there?"
             )
@@ -76,52 +85,57 @@ class CheckpointVolume:
     # ----------------------------------------------------------------------------------
 
     def config_is_gone(self) -> bool:
-        """Whether there is no `replicator.yaml`: none was written, or it has been taken."""
-        return not os.path.lexists(self.directory / CONFIG_FILE)
+        """Whether there is no `replicator.yaml`: none was written, or it has been taken.
+
+        Raises:
+            LocalDirectoryError: the directory cannot be looked into, or is not the one any more
+                into which this run's config was written.
+        """
+        try:
+            (self.directory / CONFIG_FILE).lstat()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise LocalDirectoryError(f"{self.directory}: {error.strerror or error}") from error
+        else:
+            return False
+        if self._written_to not in (None, self._identity()):
+            raise LocalDirectoryError(
+                f"{self.directory} is another directory than the one into which {CONFIG_FILE} was "
+                "written; was the checkpoint volume unmounted or exchanged?"
+            )
+        return True
+
+    def _identity(self) -> tuple[int, int]:
+        try:
+            found = self.directory.stat()
+        except OSError as error:
+            raise LocalDirectoryError(f"{self.directory}: {error.strerror or error}") from error
+        return found.st_dev, found.st_ino
 
     def write_config(self) -> None:
-        """Put `replicator.yaml` in place whole, replacing any that is there."""
+        """Put `replicator.yaml` in place whole, replacing any that is there.
+
+        Raises:
+            LocalDirectoryError: it cannot be written.
+        """
         final = self.directory / CONFIG_FILE
         temporary = self.directory / f"{CONFIG_FILE}.{uuid.uuid4().hex}.tmp"
+        self._written_to = self._identity()
         try:
             temporary.write_text(self.config.to_yaml())
             temporary.rename(final)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
             raise LocalDirectoryError(f"{final}: {error.strerror or error}") from error
 
     def withdraw_config(self) -> None:
         """Take back a `replicator.yaml` that nobody took, if it is still this job's own."""
         path = self.directory / CONFIG_FILE
-        try:
-            if path.read_text() == self.config.to_yaml():
+        with contextlib.suppress(OSError):
+            if read_regular(path, MAX_CONFIG_BYTES) == self.config.to_yaml().encode():
                 path.unlink()
-        except (OSError, UnicodeDecodeError):
-            return
-
-    def take_errors(self) -> str | None:
-        """The text of `replicator.errors`, which is removed; None where there is none."""
-        return self._take_report(ERRORS_FILE)
-
-    def raise_if_failed(self) -> None:
-        """Raise ReplicatorFailedError (and remove the file) if there is a `replicator.failed`."""
-        if (report := self._take_report(FAILED_FILE)) is not None:
-            raise ReplicatorFailedError(report)
-
-    def _take_report(self, name: str) -> str | None:
-        path = self.directory / name
-        # Moved away first: what the replicator writes from now on goes into a new file.
-        taken = self.directory / f"{name}.{uuid.uuid4().hex}.tmp"
-        try:
-            path.rename(taken)
-            with taken.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - MAX_REPORT_BYTES))
-                text = file.read(MAX_REPORT_BYTES).decode("utf-8", "replace")
-            taken.unlink(missing_ok=True)
-        except OSError:
-            return None
-        return text
 
     # --- restore ----------------------------------------------------------------------------------
 
@@ -129,13 +143,17 @@ class CheckpointVolume:
         """What is going to be restored, or None while that is not decided.
 
         Raises:
-            ConfigError: the file is there and makes no sense.
+            MarkerError: the file is there and cannot be read, or makes no sense.
         """
+        path = self.directory / PRERESTORE_FILE
         try:
-            with (self.directory / PRERESTORE_FILE).open("rb") as file:
-                return parse_prerestore(file.read(MAX_SMALL_FILE_BYTES))
+            return parse_prerestore(read_regular(path, MAX_SMALL_FILE_BYTES), source=str(path))
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise MarkerError(f"{path}: {error.strerror or error}") from error
+        except ConfigError as error:
+            raise MarkerError(str(error)) from error
 
     def find_restored(self, worker: int) -> tuple[Restored | None] | None:
         """One worker's outcome: None while there is none, `(None,)` = nothing to restore.
@@ -162,32 +180,52 @@ class CheckpointVolume:
 
     def _restored(self, name: CheckpointName) -> Restored:
         path = self.directory / str(name)
-        if not path.exists():
-            raise RestoreDataError(f"{path} points to {path.readlink()}, which is not there")
+        try:
+            there = path.exists()
+            target = path.readlink()
+        except OSError as error:
+            raise RestoreDataError(f"{path}: {error.strerror or error}") from error
+        if not there:
+            raise RestoreDataError(f"{path} points to {target}, which is not there")
         backup = None
         try:
             prerestore = self.prerestore()
             if prerestore is not None and prerestore.step == name.step:
                 backup = prerestore.backup
-        except ProtocolError:
+        except MarkerError:
             backup = None  # only a remark on where the data came from
         return Restored(name.step, path, backup)
 
     def clear_no_checkpoint_marker(self, worker: int) -> None:
-        """Remove a worker's marker that there was nothing to restore, as Orbax does."""
+        """Remove a worker's marker that there was nothing to restore, as Orbax does.
+
+        Where the job may not remove it, it stays until the replicator's next start.
+        """
         name = CheckpointName(
             self.config.job_name, 0, self.config.node_rank, worker, NameKind.RESTORE
         )
         path = self.directory / str(name)
-        if not path.is_symlink():
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if not path.is_symlink():
+                path.unlink(missing_ok=True)
 
     # --- save -------------------------------------------------------------------------------------
 
     def final_path(self, step: int, worker: int) -> Path:
-        """Where a finished checkpoint goes; the replicator takes it over from there."""
+        """Where a finished checkpoint goes; the replicator takes it over from there.
+
+        Raises:
+            SaveError: no such step, or no such worker: the replicator would never look at it.
+        """
+        step = _whole(step, "step")
         if not 0 <= step <= MAX_STEP:
             raise SaveError(f"step {step} is out of range")
+        workers = self.config.workers_per_node
+        if not 0 <= _whole(worker, "worker") < workers:
+            raise SaveError(
+                f"step {step}: worker {worker} is out of range; with workers-per-node: {workers} "
+                f"expected 0 to {workers - 1}"
+            )
         if self.config.framework is Framework.PYTORCH:
             name = CheckpointName(
                 self.config.job_name, step, self.config.node_rank, worker, NameKind.SAVE
@@ -244,3 +282,34 @@ class CheckpointVolume:
             shutil.rmtree(pending)
         else:
             pending.unlink(missing_ok=True)
+
+
+def checked_config(config: ReplicatorConfig) -> ReplicatorConfig:
+    """A config as the replicator will read it; its framework may be given as plain text.
+
+    Raises:
+        ClientConfigError: the replicator would refuse it.
+    """
+    known = ", ".join(Framework)
+    try:
+        framework = Framework(config.framework)
+    except ValueError:
+        found = f"framework: {config.framework!r} is not known; expected one of {known}"
+        raise ClientConfigError("config", (Problem(1, 1, found),)) from None
+    try:
+        text = replace(config, framework=framework).to_yaml().encode()
+    except (TypeError, ValueError) as error:
+        raise ClientConfigError("config", (Problem(1, 1, f"cannot be written: {error}"),)) from None
+    try:
+        return parse_config(text, source="config")
+    except ConfigError as error:
+        raise ClientConfigError(error.source, error.problems) from None
+
+
+def _whole(number: int, what: str) -> int:
+    try:
+        if isinstance(number, bool):
+            raise TypeError
+        return operator.index(number)
+    except TypeError:
+        raise SaveError(f"{what} {number!r}: expected a whole number") from None

@@ -36,8 +36,10 @@ class Gate:
     """A TCP proxy in front of one agent: `open`, `closed` (cuts all), or `stalled` (moves none)."""
 
     def __init__(self) -> None:
+        self.host = "127.0.0.1"
         self.target = 0
         self.port = 0
+        self.callers: set[str] = set()
         self.mode = "open"
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -61,8 +63,9 @@ class Gate:
         if self.mode == "closed" or not self.target:
             writer.transport.abort()
             return
+        self.callers.add(writer.get_extra_info("peername")[0])
         try:
-            inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self.target)
+            inner_reader, inner_writer = await asyncio.open_connection(self.host, self.target)
         except OSError:
             writer.transport.abort()
             return

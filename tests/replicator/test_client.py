@@ -17,6 +17,7 @@ from replicator.client import (
     Framework,
     HandshakeTimeoutError,
     LocalDirectoryError,
+    MarkerError,
     Prerestore,
     ReplicatorClient,
     ReplicatorConfig,
@@ -259,7 +260,7 @@ def test_a_prerestore_that_makes_no_sense_does_not_hide_the_checkpoint(local: Pa
     restored = client.wait_for_restore(timeout=5)
     assert restored is not None
     assert (restored.step, restored.backup) == (5, None)
-    with pytest.raises(ConfigError):
+    with pytest.raises(MarkerError, match=r"replicator\.prerestore:1:1: expected a mapping"):
         client.wait_for_prerestore(timeout=5)
 
 

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from fake_replicator import FakeReplicator
 
+import replicator.client
+from replicator.client import ClientError
+from replicator.client.arguments import LaunchError
+from replicator.client.orbax import OrbaxSetupError
 from replicator.config import parse_config
 from replicator.config_fields import EXPANDABLE_VARIABLES, EXPANDED_KEYS
 from replicator.errors import ConfigError
@@ -42,6 +46,22 @@ def test_the_page_names_every_key_and_variable() -> None:
     assert keys == EXPANDED_KEYS | {"framework", "peer-ranks"}
     named = set(re.findall(r"`([A-Z_]{4,})`", rest)) - {"REPLICATOR_JOB_", "NAME"}
     assert named == EXPANDABLE_VARIABLES
+
+
+def test_the_page_names_every_error_and_all_are_client_errors() -> None:
+    section = PAGE.read_text().partition("### Errors")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([A-Za-z]+Error)`", section)) - {"ClientError"}
+    exported = {
+        name
+        for name in replicator.client.__all__
+        if isinstance(kind := getattr(replicator.client, name), type)
+        and issubclass(kind, Exception)
+    }
+    adapters = {"LaunchError": LaunchError, "OrbaxSetupError": OrbaxSetupError}
+    assert named == (exported - {"ClientError"}) | adapters.keys() | {"StartError"}
+    for name in exported:
+        assert issubclass(getattr(replicator.client, name), ClientError)
+    assert all(issubclass(kind, ClientError) for kind in adapters.values())
 
 
 def test_no_key_on_the_page_is_unknown_to_the_parser() -> None:

@@ -84,6 +84,48 @@ def test_no_peers_is_an_empty_list_whichever_way_it_is_said() -> None:
     assert parse_config(config.to_yaml().encode()) == config
 
 
+def test_several_workers_a_node_are_for_files() -> None:
+    text = with_line("framework", "pytorch", with_line("workers-per-node", "8"))
+    assert parse_config(text.encode()).workers_per_node == 8
+
+
+def test_more_peers_than_there_are_nodes_are_accepted() -> None:
+    """As by the public replicator, whose NeMo client asks for one even where there is one node."""
+    alone = with_line("nodes", "1", with_line("node-rank", "0"))
+    assert parse_config(alone.encode()).replication_peers() == ()
+    for asked in (4, 5, 100_000):
+        text = with_line("nodes", "4", with_line("peers-per-node", str(asked)))
+        config = parse_config(text.encode())
+        assert config.peers_per_node == asked
+        assert sorted((*config.replication_peers(), config.node_rank)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "groups", "least", "most"),
+    [
+        (3, 1, None, 1, 1),
+        (3, 2, None, 1, 2),
+        (4, 3, None, 2, 3),
+        (64, 8, None, 8, 8),
+        (8, 2, 4, 2, 2),
+        (8, 3, 2, 1, 1),
+        (8, 2, 1, 0, 0),
+    ],
+)
+def test_the_peers_that_the_page_promises(
+    nodes: int, asked: int, groups: int | None, least: int, most: int
+) -> None:
+    """docs/replicator-client.md: fewer than asked where neighbours coincide."""
+    base = with_line("nodes", str(nodes), with_line("peers-per-node", str(asked)))
+    found = set()
+    for rank in range(nodes):
+        text = with_line("node-rank", str(rank), base)
+        if groups is not None:
+            text = with_line("assume-data-parallelism", str(groups), text)
+        found.add(len(parse_config(text.encode()).replication_peers()))
+    assert (min(found), max(found)) == (least, most)
+
+
 def test_ranks_win_where_a_file_names_and_counts_peers() -> None:
     text = with_line("peer-ranks", "[2, 3]", with_line("nodes", "4"))
     config = parse_config(text.encode())
@@ -144,6 +186,15 @@ def test_a_null_value_counts_as_absent() -> None:
         (with_line("assume-data-parallelism", "3"), "3 does not divide nodes: 2"),
         (with_line("master-port", "70000"), "master-port: expected a whole number from 1 to 65535"),
         (with_line("workers-per-node", "0"), "workers-per-node: expected a whole number from 1"),
+        (
+            with_line("workers-per-node", "2"),
+            "workers-per-node: 2 cannot be with framework pytorch.distributed, whose steps are one "
+            "directory a node; expected 1",
+        ),
+        (
+            with_line("workers-per-node", "2", ORBAX),
+            "workers-per-node: 2 cannot be with framework orbax",
+        ),
         (with_line("backup-intervall-steps", "5"), "did you mean backup-interval-steps?"),
         (NEMO + "nodes: 2\n", "7:1: 'nodes' is set twice (first in line 4)"),
         (with_line("job-uid", "a/b"), "job-uid: expected letters"),
@@ -317,7 +368,7 @@ def test_default_peers_of_the_reference(
         peers_per_node=st.integers(1, 5),
         backup_interval_minutes=st.integers(0, 5000).map(lambda n: n / 4),
         backup_interval_steps=st.none(),
-        workers_per_node=st.integers(1, 16),
+        workers_per_node=st.just(1),
         master_port=st.integers(1, 65535),
         assume_data_parallelism=st.sampled_from([None, 1, 2, 4]),
         job_uid=st.sampled_from([None, "a1b2"]),
@@ -334,6 +385,8 @@ def test_what_is_written_reads_back_equal(config: ReplicatorConfig) -> None:
         backup_interval_steps=9,
     )
     assert parse_config(named.to_yaml().encode()) == named
+    files = dataclasses.replace(config, framework=Framework.PYTORCH, workers_per_node=16)
+    assert parse_config(files.to_yaml().encode()) == files
 
 
 @given(st.binary(max_size=200))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from replicator.console import AGENT_REQUIREMENTS
+from replicator.console import AGENT_REQUIREMENTS, CLIENT_REQUIREMENTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,15 +130,33 @@ def test_the_agents_command_without_its_extra_says_which_one(empty_python: Path)
     assert done.returncode == 2
     assert "stowplan-replicator[agent]" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+    as_module = subprocess.run(
+        [str(empty_python), "-I", "-m", "replicator", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (as_module.returncode, as_module.stderr) == (2, done.stderr)
 
 
-def test_the_extra_names_what_the_command_looks_for() -> None:
+def import_names(requirements: list[str]) -> set[str]:
+    names = {re.split(r"[^A-Za-z0-9_-]", requirement)[0] for requirement in requirements}
+    return {name.replace("-", "_").replace("pyyaml", "yaml") for name in names}
+
+
+@pytest.mark.parametrize(
+    ("folder", "extra"), [(ROOT, "replicator"), (ROOT / "replicator", "agent")]
+)
+def test_the_extra_names_what_the_command_looks_for(folder: Path, extra: str) -> None:
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert import_names(project["optional-dependencies"][extra]) == AGENT_REQUIREMENTS
+    assert import_names(project["dependencies"]) >= CLIENT_REQUIREMENTS
+    assert project["scripts"]["stowplan-replicator"] == "replicator.console:main"
+
+
+def test_what_the_client_needs_is_what_the_slim_wheel_requires() -> None:
     project = tomllib.loads((ROOT / "replicator" / "pyproject.toml").read_text())["project"]
-    names = {
-        re.split(r"[^A-Za-z0-9_-]", requirement)[0].replace("-", "_")
-        for requirement in project["optional-dependencies"]["agent"]
-    }
-    assert names == AGENT_REQUIREMENTS
+    assert import_names(project["dependencies"]) == CLIENT_REQUIREMENTS
 
 
 def test_the_wheel_holds_the_whole_package_and_its_licence(wheel: Path) -> None:
