@@ -80,8 +80,8 @@ class Intake:
         agent.metrics.peers.set(len(job.peers))
         agent.apply(node.accept(job, secrets.token_hex(8), agent.now()))
         self._consume()
-        if config.ignored_keys:
-            agent.reports.error(f"{CONFIG_FILE}: unknown keys: {', '.join(config.ignored_keys)}")
+        for text in _remarks(config, job.peers):
+            agent.reports.error(f"{CONFIG_FILE}: {text}")
         agent.coordination.supervise()
         agent.spawn(self._begin(agent.tier))
         log.info("job accepted", extra={"job": job.name, "rank": job.rank, "world": job.world})
@@ -114,3 +114,17 @@ class Intake:
         return Tier(
             settings.storage, config, settings.platform, self._agent.metrics, own_folder=own_folder
         )
+
+
+def _remarks(config: ReplicatorConfig, peers: tuple[int, ...]) -> list[str]:
+    """What the job should know of a configuration that was accepted."""
+    remarks = []
+    if config.ignored_keys:
+        remarks.append(f"unknown keys: {', '.join(config.ignored_keys)}")
+    if config.peer_ranks is None and len(peers) < config.peers_per_node and peers:
+        remarks.append(
+            f"peers-per-node asks for {config.peers_per_node} copies, but of {config.nodes} nodes "
+            f"only {len(peers)} keep one for node {config.node_rank}: {list(peers)}; peer-ranks "
+            "names others"
+        )
+    return remarks

@@ -171,6 +171,19 @@ def test_a_save_with_a_link_inside_is_refused_and_nothing_outside_is_read(tmp_pa
     go(scenario())
 
 
+def test_fewer_peers_than_were_asked_for_are_reported(tmp_path):
+    """With none at all the coordinator says so: "unprotected"."""
+
+    async def scenario():
+        async with Lab(tmp_path, 3) as lab:
+            await lab.start()
+            await lab.restored(peers_per_node=2)
+            few = "asks for 2 copies, but of 3 nodes only 1 keep one for node"
+            assert [few in lab.errors(index) for index in range(3)] == [True, False, True]
+
+    go(scenario())
+
+
 def test_a_configuration_for_another_job_keeps_the_first_ones_data_aside(tmp_path):
     async def scenario():
         async with Lab(tmp_path) as lab:
