@@ -25,7 +25,7 @@ from blake3 import blake3
 from obstore.exceptions import BaseError, NotFoundError
 
 from replicator.concurrency import gather
-from replicator.credentials import Credentials, StorageConfigError, open_object_store
+from replicator.credentials import Credentials, StorageConfigError, open_object_store, store_errors
 from replicator.errors import ReplicatorError
 
 __all__ = [
@@ -293,20 +293,13 @@ class ObjectStorage:
     @contextmanager
     def _reporting(self, action: str, path: str) -> Iterator[None]:
         """Whatever the store raises becomes a StorageError that says what was tried where."""
-        try:
+        with store_errors(
+            lambda text: StorageError(f"cannot {action} {self._shown(path)}: {text}")
+        ):
             yield
-        except (BaseError, OSError) as error:
-            raise StorageError(
-                f"cannot {action} {self._shown(path)}: {_first_line(error)}"
-            ) from error
 
     def _shown(self, path: str) -> str:
         return f"{self.url.rstrip('/')}/{path}"
-
-
-def _first_line(error: Exception) -> str:
-    """obstore appends a debug dump of many lines, which may hold request headers."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _parents(path: str) -> Iterable[str]:

@@ -6,6 +6,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,12 +66,28 @@ def read_small(path: Path, limit: int) -> bytes | None:
     Raises:
         OSError: it is a link, a directory or a special file, or cannot be read.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        fd = os.open(path, flags)
+        return _read(path, limit, os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    with os.fdopen(fd, "rb") as file:
+
+
+def read_given(path: Path, limit: int) -> bytes:
+    """At most `limit + 1` bytes of a regular file that the operator named; links are followed.
+
+    Kubernetes mounts ConfigMaps and Secrets as links.
+
+    Raises:
+        OSError: it is missing, a directory or a special file, or cannot be read.
+    """
+    return _read(path, limit, 0)
+
+
+def _read(path: Path, limit: int, more_flags: int) -> bytes:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | more_flags
+    with os.fdopen(os.open(path, flags), "rb") as file:  # a directory is refused here
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe, a device or the like", str(path))
         return file.read(limit + 1)
 
 
