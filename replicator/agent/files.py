@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,35 +29,67 @@ def write_whole(path: Path, content: bytes, scratch: Path) -> None:
 
 
 class Reserve:
-    """Room that is kept on a volume so that small, vital files can be written when it is full."""
+    """Room that is kept on a volume so that small, vital files can be written when it is full.
+
+    Full of bytes or of files: beside one file with room in it there are empty ones, each of which
+    stands for one file that can still be made.
+    """
 
     SIZE = 256 * 1024
+    FILES = 8
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._room = path
+        self._files = [path.with_name(f"{path.name}-{n}") for n in range(1, self.FILES)]
 
     def fill(self) -> None:
-        """Take the room, if it can be had and is not held yet."""
-        if self._path.exists():
-            return
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self._path, flags, 0o600)
+        """Take what is not held yet, as far as it can be had."""
         try:
-            os.posix_fallocate(fd, 0, self.SIZE)
+            for path, size in ((self._room, self.SIZE), *((path, 0) for path in self._files)):
+                if not path.exists():
+                    self._take(path, size)
+        except OSError as error:
+            if not is_full(error):
+                raise
+
+    @staticmethod
+    def _take(path: Path, size: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(path, flags, 0o600)
+        try:
+            if size:
+                os.posix_fallocate(fd, 0, size)
         except OSError:
-            self._path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         finally:
             os.close(fd)
 
     def write_whole(self, path: Path, content: bytes, scratch: Path) -> None:
-        """As `write_whole`; gives the room up where the volume is full otherwise."""
-        try:
-            write_whole(path, content, scratch)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._path.exists():
-                raise
-            self._path.unlink(missing_ok=True)
-            write_whole(path, content, scratch)
+        """As `write_whole`; gives room up where the volume is full otherwise."""
+        self._with_room(lambda: write_whole(path, content, scratch))
+
+    def replace_link(self, path: Path, target: str, scratch: Path) -> None:
+        """As `replace_link`; gives room up where the volume is full otherwise."""
+        self._with_room(lambda: replace_link(path, target, scratch))
+
+    def _with_room(self, write: Callable[[], None]) -> None:
+        spare = [path for path in (self._room, *self._files) if path.exists()]
+        while True:
+            try:
+                write()
+            except OSError as error:
+                if not is_full(error) or not spare:
+                    raise
+                # Last the one with room in it, unless room is what is lacking.
+                lacks_files = os.statvfs(self._room.parent).f_favail == 0
+                spare.pop(-1 if lacks_files else 0).unlink(missing_ok=True)
+            else:
+                return
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a volume (or what its user may have of it) is full, of bytes or of files."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def read_small(path: Path, limit: int) -> bytes | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from replicator.agent.files import Reserve, read_small, remove, replace_link
+from replicator.agent.files import Reserve, read_small, remove
 from replicator.core.model import CheckpointId, Job, Run
 from replicator.core.state import NodeState
 from replicator.errors import ReplicatorError
@@ -118,7 +118,7 @@ class Markers:
                     NameKind.RESTORE,
                 )
                 target = data_name(stored[worker])
-                replace_link(self._root / str(name), target, self._scratch)
+                self.reserve.replace_link(self._root / str(name), target, self._scratch)
 
     def drop_dangling_links(self) -> None:
         """Remove links into data that has since been deleted (the job had renamed them)."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from dataclasses import dataclass
 
+from replicator.agent.files import is_full
 from replicator.agent.markers import Markers
 from replicator.agent.metrics import Metrics
 
@@ -39,6 +39,6 @@ class Reports:
         try:
             self.markers.failed(text)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_full(error):
                 raise
             log.error("replicator.failed cannot be written", extra={"reason": str(error)})
