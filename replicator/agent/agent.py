@@ -154,11 +154,12 @@ class Agent:
         """Monotonic seconds: no wall clock decides anything."""
         return time.monotonic()
 
-    def spawn(self, coroutine: Any) -> None:
+    def spawn(self, coroutine: Any) -> asyncio.Task[None]:
         """Run in the background; an error that nobody expected ends the agent."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
