@@ -167,13 +167,14 @@ async def _list(arguments: argparse.Namespace, backups: JobBackups) -> int:
 
 def _row(index: BackupIndex, forced: str | None) -> dict[str, Any]:
     step = index.newest_complete or next(iter(index.steps), None)
+    writer = "stowplan-replicator" if index.ours else "checkpoint-replicator"
     return {
         "name": index.name,
         "complete": index.complete,
         "step": step.step if step else None,
         "nodes": step.nodes if step else None,
         "bytes": step.size if step else 0,
-        "writer": "stowplan-replicator" if index.ours else "checkpoint-replicator",
+        "writer": None if index.unreadable else writer,
         "restore-version": index.name == forced,
         "problems": list(index.problems) if not index.complete else [],
     }

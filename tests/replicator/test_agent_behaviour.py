@@ -509,3 +509,23 @@ def test_room_promised_to_two_equal_copies_is_given_back_by_each(tmp_path):
         space.release(space.reserve(8 * 2**20))
     with pytest.raises(NoSpaceError, match="are free"):
         space.reserve(10 * 2**20)
+
+
+@pytest.mark.parametrize("what", ["directory", "pipe"])
+def test_a_restore_version_that_cannot_be_read_refuses_the_start(tmp_path, what):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(1)
+            before = [lab.copies(index) for index in range(2)]
+            version = lab.backup_dir / lab.job / "restore.version"
+            version.parent.mkdir(exist_ok=True)
+            version.mkdir() if what == "directory" else os.mkfifo(version)
+            lab.begin()
+            await lab.until(lambda: lab.failed(0) and lab.failed(1), "the refusal")
+            assert "restore.version is unreadable" in lab.failed(0)
+            assert lab.marker(0) is None
+            assert [lab.copies(index) for index in range(2)] == before
+
+    go(scenario())
