@@ -225,7 +225,8 @@ def open_object_store(
         return _open_local(parts, url, create)
     if parts.scheme not in _SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in ("file", *_SCHEMES))
-        raise StorageConfigError(f"{url}: expected one of {known}")
+        shown = "the backup URL" if "@" in url else url  # it may be a password's
+        raise StorageConfigError(f"{shown}: expected one of {known}")
     if not parts.netloc:
         raise StorageConfigError(f"{url}: the bucket's name is missing")
     if not _BUCKET.fullmatch(parts.netloc):
