@@ -31,7 +31,7 @@ from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.model import CheckpointId, Content, Failure, Key, Source
 from replicator.core.node import Node
-from replicator.protocol import ReplicatorConfig
+from replicator.protocol import CONFIG_FILE, ReplicatorConfig
 
 log = logging.getLogger("replicator.agent")
 
@@ -123,6 +123,11 @@ class Agent:
         if settings.http_port is not None:
             self.http_port = await self.http.start(settings.http_host, settings.http_port)
         saved = self.markers.load_state(settings.platform.job_uid)
+        if saved.problem:
+            self.reports.error(
+                f"the agent's state is damaged and was put aside ({saved.problem}): it knows of no "
+                f"job, and takes no saves until {CONFIG_FILE} is written again"
+            )
         self.config = saved.config
         self.accepted_at = saved.accepted_at
         copies = [] if saved.config is None else await self._load(saved.config)

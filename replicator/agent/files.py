@@ -13,7 +13,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, scratch: Path) -> None:
-    """Replace a file: written under a unique name in `scratch` (same file system), then renamed."""
+    """Replace a file: written under a unique name in `scratch` (same file system), then renamed.
+
+    A directory that is in the way goes.
+    """
     temporary = scratch / f"{secrets.token_hex(8)}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
@@ -21,7 +24,13 @@ def write_whole(path: Path, content: bytes, scratch: Path) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except IsADirectoryError:
+            aside = scratch / f"{secrets.token_hex(8)}.tmp"
+            path.rename(aside)
+            temporary.replace(path)
+            remove(aside)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
@@ -116,11 +125,17 @@ def read_given(path: Path, limit: int) -> bytes:
 
 
 def _read(path: Path, limit: int, more_flags: int) -> bytes:
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | more_flags
-    with os.fdopen(os.open(path, flags), "rb") as file:  # a directory is refused here
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | more_flags)
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "it is a pipe, a device or the like", str(path))
-        return file.read(limit + 1)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(limit + 1)
+    finally:
+        os.close(fd)
 
 
 def replace_link(path: Path, target: str, scratch: Path) -> None:

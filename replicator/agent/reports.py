@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from replicator.agent.files import is_full
 from replicator.agent.markers import Markers
 from replicator.agent.metrics import Metrics
+from replicator.agent.tier import NO_LOCATION
 
 log = logging.getLogger("replicator.agent")
 
@@ -20,7 +21,10 @@ class Reports:
     metrics: Metrics
 
     def error(self, text: str) -> None:
-        """A recoverable problem."""
+        """A recoverable problem; one that comes again with every backup is told once a start."""
+        if NO_LOCATION in text and self.markers.has_error(NO_LOCATION):
+            log.debug(text)
+            return
         log.error(text)
         self.metrics.errors.inc()
         try:
