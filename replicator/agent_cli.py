@@ -9,9 +9,9 @@ import os
 import re
 import signal
 import sys
-import urllib.error
 import urllib.request
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ from replicator.agent.logs import configure
 from replicator.agent.security import read_key
 from replicator.agent.settings import AgentSettings
 from replicator.agent.tls import PeerTls
+from replicator.arguments import port, seconds, whole_number
 from replicator.backup_cli import open_storage
 from replicator.core.model import Timing
 from replicator.credentials import StorageConfigError
-from replicator.errors import ReplicatorError
+from replicator.errors import ProtocolError, ReplicatorError
 from replicator.platform.base import Platform
 from replicator.platform.gke import GkePlatform
 from replicator.platform.kubernetes import KubernetesPlatform
@@ -34,6 +35,7 @@ from replicator.storage import ObjectStorage
 
 DEFAULT_PORT = 4242
 STATUS_SECONDS = 5.0
+MAX_STATUS_BYTES = 16 * 1024 * 1024
 HASH_THREADS = min(4, len(os.sched_getaffinity(0)))
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
@@ -85,7 +87,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     agent.add_argument(
         "--bind", default="127.0.0.1", metavar="ADDRESS", help="address of the interface to use"
     )
-    agent.add_argument("--port", type=int, default=DEFAULT_PORT)
+    agent.add_argument("--port", type=port, default=DEFAULT_PORT)
     agent.add_argument("--advertise", default="", metavar="HOST:PORT", help="as peers reach it")
     agent.add_argument("--http", metavar="HOST:PORT", help="serve /metrics, /healthz, /status")
     agent.add_argument("--capacity", type=parse_size, metavar="SIZE", help="cap on bytes in DIR")
@@ -94,7 +96,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     agent.add_argument(
         "--hash-threads",
-        type=int,
+        type=whole_number(1, 1024),
         default=HASH_THREADS,
         metavar="COUNT",
         help="threads that hash one shard (default: 4, or as many as there are cores)",
@@ -103,7 +105,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         default = getattr(Timing(), name)
         agent.add_argument(
             f"--{name}-timeout",
-            type=float,
+            type=seconds,
             default=default,
             metavar="SECONDS",
             help=f"deadline, {default:.0f} by default",
@@ -123,8 +125,7 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
         raise StorageConfigError(
             f"--bind {arguments.bind} needs --advertise HOST:PORT, the address that peers can reach"
         )
-    if arguments.advertise:
-        split_address(arguments.advertise)
+    _check_names(arguments)
     storage = None
     if arguments.gke_bucket_mount is not None:
         storage = _mounted_bucket(arguments)
@@ -159,10 +160,20 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
         http_port=http_port,
         capacity=arguments.capacity,
         bandwidth=arguments.bandwidth,
-        threads=max(arguments.hash_threads, 1),
+        threads=arguments.hash_threads,
         timing=timing,
         environ=dict(os.environ),
     )
+
+
+def _check_names(arguments: argparse.Namespace) -> None:
+    """Raise ProtocolError where an option that names a host cannot be one."""
+    bind, name = arguments.bind, arguments.tls_name
+    split_address(f"[{bind}]:1" if ":" in bind else f"{bind}:1")
+    if name:
+        split_address(f"{name}:1")
+    if arguments.advertise:
+        split_address(arguments.advertise)
 
 
 def _mounted_bucket(arguments: argparse.Namespace) -> ObjectStorage:
@@ -218,18 +229,43 @@ async def _serve(settings: AgentSettings) -> None:
 
 def _status(arguments: argparse.Namespace) -> int:
     try:
-        host, port = split_address(arguments.http)
-        shown = f"[{host}]" if ":" in host else host
-        with urllib.request.urlopen(
-            f"http://{shown}:{port}/status", timeout=STATUS_SECONDS
-        ) as answer:
-            document = json.load(answer)
-    except (OSError, ValueError, ReplicatorError) as error:
-        reason = getattr(error, "reason", error)
-        print(f"error: no agent answers at {arguments.http}: {reason}", file=sys.stderr)
+        document = _ask(arguments.http)
+    except (OSError, ValueError, RecursionError, HTTPException, ReplicatorError) as error:
+        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+        shown = " ".join(str(reason).split())[:200]
+        print(f"error: no agent answers at {arguments.http!a}: {shown}", file=sys.stderr)
         return 1
     print(json.dumps(document, indent=2) if arguments.format == "json" else _as_text(document))
     return 0
+
+
+def _ask(address: str) -> dict[str, Any]:
+    """The status document of the agent at an address.
+
+    Raises:
+        ProtocolError: no address, or something else than an agent answers.
+        OSError, ValueError, RecursionError, HTTPException: nothing does, or no JSON comes.
+    """
+    host, number = split_address(address)
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{number}/status"
+    with urllib.request.urlopen(url, timeout=STATUS_SECONDS) as answer:
+        document = json.loads(answer.read(MAX_STATUS_BYTES))
+    if not _is_status(document):
+        raise ProtocolError("what answers there is no agent: its /status is another document")
+    return dict(document)
+
+
+def _is_status(document: Any) -> bool:
+    """Whether this has what `_as_text` shows in a form of its own."""
+    if not isinstance(document, dict) or not {"address", "phase", "copies"} <= document.keys():
+        return False
+    copies, coordinator = document["copies"], document.get("coordinator")
+    return (
+        isinstance(copies, list)
+        and all(isinstance(copy, dict) and {"step", "run"} <= copy.keys() for copy in copies)
+        and (coordinator is None or isinstance(coordinator, dict))
+    )
 
 
 def _as_text(document: dict[str, Any]) -> str:

@@ -12,9 +12,10 @@ import asyncio
 import datetime
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sized
 from typing import Any, Final
 
+from replicator.arguments import whole_number
 from replicator.backup_index import BackupIndex
 from replicator.backups import BackupNotFoundError, JobBackups
 from replicator.credentials import Credentials, StorageConfigError
@@ -22,6 +23,7 @@ from replicator.errors import ProtocolError, ReplicatorError
 from replicator.retention import RetentionError, RetentionPolicy, parse_count, prune
 from replicator.storage import ObjectStorage
 
+MOST_NODES: Final = 1_000_000
 _RULES: Final = ("hourly", "daily", "weekly", "monthly", "yearly")
 _Command = Callable[[argparse.Namespace, JobBackups], Awaitable[int]]
 
@@ -116,7 +118,7 @@ def _add_world(parser: argparse.ArgumentParser) -> None:
     for option, text in (("--nodes", "nodes"), ("--workers-per-node", "workers of each node")):
         parser.add_argument(
             option,
-            type=int,
+            type=whole_number(1, MOST_NODES),
             metavar="COUNT",
             help=f"the job's {text}; only backups of the public reference need telling",
         )
@@ -157,6 +159,7 @@ async def _list(arguments: argparse.Namespace, backups: JobBackups) -> int:
         print(json.dumps({"job": backups.job_name, "backups": rows, "warning": warning}, indent=2))
     else:
         _print_rows(rows)
+    _say_if_none(backups, rows)
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
     missing = forced is not None and forced not in {row["name"] for row in rows}
@@ -165,15 +168,22 @@ async def _list(arguments: argparse.Namespace, backups: JobBackups) -> int:
     return 1 if missing or warning is not None else 0
 
 
+def _say_if_none(backups: JobBackups, found: Sized) -> None:
+    """A job's name with a mistake in it must not look like a job without work to do."""
+    if not found:
+        print(f"there are no backups of job {backups.job_name}", file=sys.stderr)
+
+
 def _row(index: BackupIndex, forced: str | None) -> dict[str, Any]:
     step = index.newest_complete or next(iter(index.steps), None)
+    writer = "stowplan-replicator" if index.ours else "checkpoint-replicator"
     return {
         "name": index.name,
         "complete": index.complete,
         "step": step.step if step else None,
         "nodes": step.nodes if step else None,
         "bytes": step.size if step else 0,
-        "writer": "stowplan-replicator" if index.ours else "checkpoint-replicator",
+        "writer": None if index.unreadable else writer,
         "restore-version": index.name == forced,
         "problems": list(index.problems) if not index.complete else [],
     }
@@ -238,6 +248,7 @@ async def _prune(arguments: argparse.Namespace, backups: JobBackups) -> int:
     result = await prune(backups, policy, now=now, dry_run=not arguments.delete)
     for decision in result.decisions:
         print(f"{'keep' if decision.keep else 'delete':6}  {decision.name}  {decision.reason}")
+    _say_if_none(backups, result.decisions)
     doomed = sum(not decision.keep for decision in result.decisions)
     if doomed and not arguments.delete:
         print(f"nothing deleted; add --delete to delete {doomed} of {len(result.decisions)}")

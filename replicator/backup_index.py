@@ -68,6 +68,8 @@ class BackupIndex:
     steps: tuple[BackupStep, ...]
     ours: bool
     """Written by this package (manifests, seal) rather than by the public reference."""
+    unreadable: str = ""
+    """Why nothing can be said of what it holds; empty where something can."""
 
     @property
     def newest_complete(self) -> BackupStep | None:
@@ -82,6 +84,8 @@ class BackupIndex:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why it cannot be restored."""
+        if self.unreadable:
+            return (self.unreadable,)
         if not self.steps:
             return ("it holds no checkpoint",)
         return tuple(f"step {s.step}: {problem}" for s in self.steps for problem in s.problems)

@@ -113,7 +113,10 @@ class JobBackups:
             BackupNotFoundError: nothing is there under this name.
             StorageError: something could not be read.
         """
-        files = await self._files(backup)
+        try:
+            files = await self._files(backup)
+        except StoredDataError as error:  # this backup's problem, as in `_small`
+            return BackupIndex(backup, _time_of(backup), (), ours=True, unreadable=str(error))
         return build_index(
             self.job_name,
             backup,
@@ -343,11 +346,14 @@ class JobBackups:
         """The backup that must be restored, or None where the choice is free.
 
         Raises:
-            ProtocolError: the file is there but names no backup. Keep all data and refuse.
+            ProtocolError: it is there but unreadable or names no backup. Keep all data and refuse.
             StorageError: it could not be read.
         """
         path = f"{self._folder}{RESTORE_VERSION_FILE}"
-        content = await self._storage.read_bytes(path, limit=MAX_SMALL_FILE_BYTES)
+        try:
+            content = await self._storage.read_bytes(path, limit=MAX_SMALL_FILE_BYTES)
+        except StoredDataError as error:
+            raise ProtocolError(f"{RESTORE_VERSION_FILE} is unreadable: {error}") from None
         return None if content is None else parse_restore_version(content)
 
     async def force_restore(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
-from collections.abc import Iterator
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
 
+from replicator.agent.files import read_given
 from replicator.errors import ReplicatorError
 
 MAX_CREDENTIALS_BYTES: Final = 64 * 1024
@@ -54,6 +56,29 @@ class Credentials:
     """Base URL of the service where it is not the cloud's own; plain http on loopback only."""
     region: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what the store would choke on with its first request.
+
+        Raises:
+            StorageConfigError: names the field, never a secret.
+        """
+        for name, value in self.secret.items():
+            if name not in _FREE_TEXT and not _PRINTABLE.fullmatch(value):
+                raise StorageConfigError(
+                    f"{name}: {_why_not(value)}; expected printable ASCII without spaces"
+                )
+        if self.region is not None and not _NAME.fullmatch(self.region):
+            raise StorageConfigError(
+                f"region: expected letters, digits, '.', '_' and '-', found {self.region[:80]!r}"
+            )
+        account = self.secret.get("account_name")
+        if account is not None and not _NAME.fullmatch(account):
+            raise StorageConfigError(
+                f"account_name: expected letters, digits and '-', found {account[:80]!r}"
+            )
+        if self.endpoint is not None:
+            _check_endpoint(self.endpoint)
+
     @classmethod
     def from_option(cls, option: str) -> Credentials:
         """Read the value of `--backup-credentials`: `anonymous`, `platform`, or a JSON file's path.
@@ -73,38 +98,85 @@ class Credentials:
             StorageConfigError: the file cannot be read, or what it holds is not known.
         """
         try:
-            with path.open("rb") as file:
-                content = file.read(MAX_CREDENTIALS_BYTES + 1)
+            content = read_given(path, MAX_CREDENTIALS_BYTES)
         except OSError as error:
-            raise StorageConfigError(f"{path}: {error.strerror}") from error
+            raise StorageConfigError(f"{path}: {error.strerror or error}") from error
         if len(content) > MAX_CREDENTIALS_BYTES:
             raise StorageConfigError(f"{path}: larger than {MAX_CREDENTIALS_BYTES} bytes")
         try:
-            document = json.loads(content)
+            text = content.decode("utf-8-sig")
+            document = json.loads(text)
         except (ValueError, RecursionError):
             # The decoder's message may quote the content.
-            raise StorageConfigError(f"{path}: not JSON") from None
+            raise StorageConfigError(f"{path}: not JSON in UTF-8") from None
         if not isinstance(document, dict):
             raise StorageConfigError(f"{path}: expected a JSON object")
-        if document.get("type") == "service_account":
-            key = {"service_account_key": content.decode("utf-8")}
-            return cls(CredentialKind.GCS_KEY, key)
-        return cls._from_fields(path, document)
+        try:
+            if document.get("type") == "service_account":
+                return cls._from_account_key(document, text)
+            return cls._from_fields(document)
+        except StorageConfigError as error:
+            raise StorageConfigError(f"{path}: {error}") from None
 
     @classmethod
-    def _from_fields(cls, path: Path, document: dict[str, Any]) -> Credentials:
-        endpoint, region = document.pop("endpoint", None), document.pop("region", None)
-        texts = (*document.values(), *(v for v in (endpoint, region) if v is not None))
-        if not all(isinstance(value, str) for value in texts):
-            raise StorageConfigError(f"{path}: every value must be text")
+    def _from_account_key(cls, document: dict[str, Any], text: str) -> Credentials:
+        base_url = document.get("gcs_base_url")  # the library's own way to say an endpoint
+        if base_url is not None:
+            _check_endpoint(base_url if isinstance(base_url, str) else "", "gcs_base_url")
+        return cls(CredentialKind.GCS_KEY, {"service_account_key": text})
+
+    @classmethod
+    def _from_fields(cls, document: dict[str, Any]) -> Credentials:
+        if not all(isinstance(value, str) for value in document.values() if value is not None):
+            raise StorageConfigError("every value must be text")
+        # Files made from a Kubernetes Secret or with an editor often end their values in a newline.
+        fields = {key: value.strip() for key, value in document.items() if value is not None}
+        endpoint, region = fields.pop("endpoint", None), fields.pop("region", None)
         for kind, required, optional in _FILE_FORMS:
-            if required <= document.keys() <= required | optional:
-                return cls(kind, document, endpoint, region)
+            if required <= fields.keys() <= required | optional:
+                return cls(kind, fields, endpoint, region)
         forms = "; ".join(", ".join(sorted(required)) for _, required, _ in _FILE_FORMS)
         raise StorageConfigError(
-            f"{path}: expected a Google service account key, or the keys of one of: {forms} "
+            f"expected a Google service account key, or the keys of one of: {forms} "
             "(each with endpoint, region where needed)"
         )
+
+
+_PRINTABLE: Final = re.compile(r"[!-~]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_BUCKET: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{0,254}")
+"""Of buckets in all three clouds; Azure has containers named $root and $web."""
+_FREE_TEXT: Final = frozenset({"service_account_key"})
+
+
+def _why_not(value: str) -> str:
+    if not value:
+        return "is empty"
+    return "has a space, a line break, or a character outside ASCII in it"
+
+
+def _check_endpoint(endpoint: str, field_name: str = "endpoint") -> None:
+    """Raise StorageConfigError unless it is the base URL of a service; it is never shown whole."""
+    try:
+        parts = urlsplit(endpoint)
+        port, host = parts.port, parts.hostname or ""
+    except ValueError:
+        raise StorageConfigError(f"{field_name}: no URL; {_ENDPOINT_EXPECTED}") from None
+    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
+        raise StorageConfigError(f"{field_name}: takes no user or password; {_ENDPOINT_EXPECTED}")
+    if not _PRINTABLE.fullmatch(endpoint) or parts.query or parts.fragment or port == 0:
+        raise StorageConfigError(
+            f"{field_name}: a space, a character outside ASCII, a query, a fragment or port 0 is "
+            f"in it; {_ENDPOINT_EXPECTED}"
+        )
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host):
+        raise StorageConfigError(f"{field_name}: {endpoint[:80]!r}; {_ENDPOINT_EXPECTED}")
+    if parts.scheme == "http" and not _is_loopback(endpoint):
+        raise StorageConfigError("plain http is for loopback addresses; use an https endpoint")
+
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
+_ENDPOINT_EXPECTED: Final = "expected https://HOST, https://HOST:PORT or https://HOST/PATH"
 
 
 _FILE_FORMS: Final[tuple[tuple[CredentialKind, frozenset[str], frozenset[str]], ...]] = (
@@ -142,16 +214,23 @@ def open_object_store(
     Raises:
         StorageConfigError: unusable URL, or credentials that do not fit it.
     """
-    parts = urlsplit(url)
-    if parts.query or parts.fragment or parts.username or parts.password:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # Its text may quote a password in the URL.
+        raise StorageConfigError("the backup URL has brackets or letters no URL can have") from None
+    if parts.query or parts.fragment or "@" in parts.netloc:
         raise StorageConfigError("a backup URL takes no user, password, query or fragment")
     if parts.scheme == "file":
         return _open_local(parts, url, create)
     if parts.scheme not in _SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in ("file", *_SCHEMES))
-        raise StorageConfigError(f"{url}: expected one of {known}")
+        shown = "the backup URL" if "@" in url else url  # it may be a password's
+        raise StorageConfigError(f"{shown}: expected one of {known}")
     if not parts.netloc:
         raise StorageConfigError(f"{url}: the bucket's name is missing")
+    if not _BUCKET.fullmatch(parts.netloc):
+        raise StorageConfigError(f"{url}: {parts.netloc[:80]!r} is no bucket's name")
     store_class, kinds = _SCHEMES[parts.scheme]
     if credentials is None:
         raise StorageConfigError(
@@ -167,31 +246,47 @@ def open_object_store(
     }
     retry = {"max_retries": max_retries, "retry_timeout": retry_timeout}
     prefix = unquote(parts.path).strip("/") or None
-    try:
-        with _ambient_variables(credentials.kind is CredentialKind.PLATFORM):
-            return store_class(
-                parts.netloc,
-                prefix=prefix,
-                client_options=client,
-                retry_config=retry,
-                **options,
-            )
-    except (BaseError, ValueError) as error:
-        first = (str(error).splitlines() or ["unusable"])[0]
-        raise StorageConfigError(f"{url}: {first}") from None
+    with (
+        store_errors(lambda text: StorageConfigError(f"{url}: {text}")),
+        _ambient_variables(credentials.kind is CredentialKind.PLATFORM),
+    ):
+        return store_class(
+            parts.netloc,
+            prefix=prefix,
+            client_options=client,
+            retry_config=retry,
+            **options,
+        )
 
 
 def _open_local(parts: SplitResult, url: str, create: bool) -> Any:
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/"):
         raise StorageConfigError(f"{url}: expected file:///absolute/path")
-    if not create and not Path(path).is_dir():
-        raise StorageConfigError(f"{url}: no such directory")
+    with store_errors(lambda text: StorageConfigError(f"{url}: {text}")):
+        if create or Path(path).is_dir():
+            return LocalStore(path, mkdir=create, automatic_cleanup=True)
+    raise StorageConfigError(f"{url}: no such directory")
+
+
+@contextmanager
+def store_errors(named: Callable[[str], ReplicatorError]) -> Iterator[None]:
+    """Whatever the store's library raises becomes the error that `named` makes of its first line.
+
+    Beside its own errors that is what Python raises below it, and a panic of its Rust code, which
+    comes as an exception of its own and, from calls that do not wait, as no `Exception` at all.
+    """
     try:
-        return LocalStore(path, mkdir=create, automatic_cleanup=True)
-    except (BaseError, OSError, ValueError) as error:
-        first = (str(error).splitlines() or ["unusable"])[0]
-        raise StorageConfigError(f"{url}: {first}") from None
+        yield
+    except (ReplicatorError, GeneratorExit, KeyboardInterrupt, SystemExit, CancelledError):
+        raise
+    except BaseException as error:
+        # Debug dumps of many lines follow, which may hold request headers.
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise named(_USER_INFO.sub("://***@", first)) from None
+
+
+_USER_INFO: Final = re.compile(r"://[^/\s@]*@")
 
 
 def _options(scheme: str, credentials: Credentials) -> dict[str, Any]:
@@ -199,10 +294,6 @@ def _options(scheme: str, credentials: Credentials) -> dict[str, Any]:
     if credentials.kind is CredentialKind.ANONYMOUS:
         options["skip_signature"] = True
     if credentials.endpoint is not None:
-        if urlsplit(credentials.endpoint).scheme == "http" and not _is_loopback(
-            credentials.endpoint
-        ):
-            raise StorageConfigError("plain http is for loopback addresses; use an https endpoint")
         options[_ENDPOINT_KEYS[scheme]] = credentials.endpoint
     if scheme == "s3" and credentials.kind is not CredentialKind.PLATFORM:
         options["region"] = credentials.region or "us-east-1"

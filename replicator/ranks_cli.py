@@ -16,6 +16,9 @@ from replicator.agent.channel import split_address
 from replicator.errors import ProtocolError, ReplicatorError
 from replicator.protocol import JAX_INIT_INFO_FILE
 
+MAX_PROCESS = 2**31 - 1
+"""JAX keeps process ids in 32 bits with a sign."""
+
 
 class RankError(ReplicatorError):
     """Numbers that are no place in the job, or a file that cannot be written."""
@@ -39,14 +42,15 @@ def process_id(slice_index: int, slice_size: int, worker: int) -> int:
     """The JAX process id of a worker: slices one after the other.
 
     Raises:
-        RankError: the worker is not in the slice.
+        RankError: the worker is not in the slice, or JAX has no such process id.
     """
-    if slice_index < 0 or slice_size < 1 or not 0 <= worker < slice_size:
+    process = slice_index * slice_size + worker
+    if slice_index < 0 or not 0 <= worker < slice_size or process > MAX_PROCESS:
         raise RankError(
             f"worker {worker} of slice {slice_index} with {slice_size} workers: expected a slice "
-            "from 0 and a worker from 0 to below the slice's size"
+            "from 0, a worker from 0 to below the slice's size, and fewer than 2**31 processes"
         )
-    return slice_index * slice_size + worker
+    return process
 
 
 def write_init_info(local_dir: Path, process: int, coordinator: str) -> Path:
@@ -67,8 +71,9 @@ def write_init_info(local_dir: Path, process: int, coordinator: str) -> Path:
             file.write(f"{process}\n{coordinator}\n")
         scratch.replace(target)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
         raise RankError(f"{target} cannot be written: {error.strerror}") from None
+    finally:
+        scratch.unlink(missing_ok=True)  # there only where something went wrong
     return target
 
 

@@ -4,7 +4,8 @@
 day, ISO week, month or year (UTC), for as many of the newest such periods as asked for or for all
 of them. A backup that no rule keeps is deleted, except that these are never touched: the newest
 complete backup, the one that `restore.version` names, an incomplete one of the last day (it may
-be in progress), one from the future (a clock is wrong), and names that are no backups.
+be in progress), one that cannot be listed, one from the future (a clock is wrong), and names that
+are no backups.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class BackupRecord:
     world_known: bool = True
     """False for the public reference's backups: nothing in them says how many nodes there were,
     so one that lacks the highest ranks looks like a complete one of a smaller job."""
+    readable: bool = True
+    """False where nothing can be said of what it holds; it cannot be deleted in order either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,8 @@ def plan(
     for record in records:
         if not record.complete and now - record.time < INCOMPLETE_GRACE:
             reasons[record.name].append("incomplete but recent, maybe in progress")
+        elif not record.readable:
+            reasons[record.name].append("cannot be listed")
         elif record.time > now:
             reasons[record.name].append("from the future")
         elif not complete:
@@ -175,8 +180,9 @@ async def prune(
     Safe to stop at any point and to repeat.
 
     Raises:
-        RetentionError: restore.version is unreadable or names a backup that is not there, so nobody
-            can tell what must stay; or it changed meanwhile. Nothing (more) is deleted.
+        RetentionError: restore.version is unreadable or names a backup that is not there or not
+            complete, so nobody can tell what must stay; or it changed meanwhile. Nothing (more) is
+            deleted.
         StorageError: a backup could not be judged or deleted.
     """
     protected = await _protected(backups)
@@ -187,12 +193,18 @@ async def prune(
         except BackupNotFoundError:
             continue  # another prune was faster
         step = index.newest_complete
-        nodes = step.nodes if step is not None else 0
         records.append(
-            BackupRecord(name, index.time, index.complete, nodes, world_known=index.ours)
+            BackupRecord(
+                name,
+                index.time,
+                index.complete,
+                step.nodes if step is not None else 0,
+                world_known=index.ours,
+                readable=not index.unreadable,
+            )
         )
-    if protected is not None and protected not in {record.name for record in records}:
-        raise RetentionError(f"restore.version names {protected}, which is not there; fix it first")
+    if protected is not None:
+        _check_restorable(protected, records)
     decisions = plan(records, policy, now=now, protected=protected)
     deleted: list[str] = []
     for decision in decisions:
@@ -205,6 +217,14 @@ async def prune(
         await backups.delete(decision.name)
         deleted.append(decision.name)
     return PruneResult(decisions, tuple(deleted))
+
+
+def _check_restorable(protected: str, records: list[BackupRecord]) -> None:
+    """The start that restore.version asks for would be refused: somebody has to look first."""
+    named = next((record for record in records if record.name == protected), None)
+    if named is None or not named.complete:
+        what = "is not there" if named is None else "is not complete"
+        raise RetentionError(f"restore.version names {protected}, which {what}; fix it first")
 
 
 async def _protected(backups: JobBackups) -> str | None:

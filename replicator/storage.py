@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,10 +23,11 @@ from typing import Any, Final
 
 import obstore
 from blake3 import blake3
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import BaseError, InvalidPathError, NotFoundError
+from obstore.store import LocalStore
 
 from replicator.concurrency import gather
-from replicator.credentials import Credentials, StorageConfigError, open_object_store
+from replicator.credentials import Credentials, StorageConfigError, open_object_store, store_errors
 from replicator.errors import ReplicatorError
 
 __all__ = [
@@ -43,6 +45,9 @@ READ_AHEAD: Final = 3
 """Parts of one object that are on their way down at a time."""
 READ_ATTEMPTS: Final = 4
 """How often a part is asked for before the download counts as failed."""
+
+LOOPS: Final = ("File system loop found", "Too many levels of symbolic links")
+"""How the store's library says that a mounted path's links go round; no type of error does."""
 
 Throttle = Callable[[int], Awaitable[None]]
 
@@ -88,6 +93,7 @@ class ObjectStorage:
     def __init__(self, store: Any, url: str, throttle: Throttle = _no_throttle) -> None:
         self._store = store
         self._throttle = throttle
+        self._root = Path(store.prefix) if isinstance(store, LocalStore) and store.prefix else None
         self.url = url
 
     @classmethod
@@ -131,17 +137,33 @@ class ObjectStorage:
         """Every object under `prefix/`, path to size.
 
         Empty objects that stand for a directory (as FUSE mounts of buckets create) are left out.
+
+        Raises:
+            StorageError: it cannot be listed (now).
+            StoredDataError: something in it has a name that no object may have, or is a link loop.
         """
         found: dict[str, int] = {}
         with self._reporting("list", prefix):
-            async for chunk in obstore.list(self._store, f"{prefix}/", chunk_size=1000):
-                found.update((entry["path"], entry["size"]) for entry in chunk)
+            try:
+                async for chunk in obstore.list(self._store, f"{prefix}/", chunk_size=1000):
+                    found.update((entry["path"], entry["size"]) for entry in chunk)
+            except BaseError as error:
+                if isinstance(error, InvalidPathError) or any(loop in str(error) for loop in LOOPS):
+                    reason = str(error).splitlines()[0]
+                    raise StoredDataError(f"cannot list {self._shown(prefix)}: {reason}") from None
+                raise
         parents = {parent for path in found for parent in _parents(path)}
         return {path: size for path, size in found.items() if size or path not in parents}
 
     async def list_directories(self, prefix: str) -> tuple[str, ...]:
-        """Names of the directories right under `prefix` (may be empty for the top), sorted."""
+        """Names of the directories right under `prefix` (may be empty for the top), sorted.
+
+        On a mounted path those that no object may have are left out; one of them does not hide the
+        others.
+        """
         with self._reporting("list", prefix):
+            if self._root is not None:
+                return await asyncio.to_thread(_directories, self._root / prefix)
             result = await obstore.list_with_delimiter_async(self._store, prefix or None)
         return tuple(sorted(path.rpartition("/")[2] for path in result["common_prefixes"]))
 
@@ -150,8 +172,11 @@ class ObjectStorage:
 
         Raises:
             StorageError: it cannot be read.
-            StoredDataError: larger than `limit` bytes.
+            StoredDataError: larger than `limit` bytes, or on a mounted path no regular file.
         """
+        if self._root is not None:
+            with self._reporting("read", path):
+                await asyncio.to_thread(_check_regular, self._root / path, self._shown(path))
         found = await self._read(path, None, limit=limit)
         return None if found is None else bytes(found)
 
@@ -293,20 +318,39 @@ class ObjectStorage:
     @contextmanager
     def _reporting(self, action: str, path: str) -> Iterator[None]:
         """Whatever the store raises becomes a StorageError that says what was tried where."""
-        try:
+        with store_errors(
+            lambda text: StorageError(f"cannot {action} {self._shown(path)}: {text}")
+        ):
             yield
-        except (BaseError, OSError) as error:
-            raise StorageError(
-                f"cannot {action} {self._shown(path)}: {_first_line(error)}"
-            ) from error
 
     def _shown(self, path: str) -> str:
         return f"{self.url.rstrip('/')}/{path}"
 
 
-def _first_line(error: Exception) -> str:
-    """obstore appends a debug dump of many lines, which may hold request headers."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _check_regular(path: Path, shown: str) -> None:
+    """The store takes a directory or a dangling link for nothing, and waits for ever for a pipe."""
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        if not path.is_symlink():
+            if isinstance(error, FileNotFoundError):
+                return
+            raise
+        regular = False
+    if not regular:
+        raise StoredDataError(f"{shown}: no regular file")
+
+
+def _directories(path: Path) -> tuple[str, ...]:
+    found = []
+    try:
+        for entry in path.iterdir():
+            with suppress(OSError, UnicodeEncodeError):  # a link loop, a name that is no text
+                if entry.name.encode() and entry.is_dir():
+                    found.append(entry.name)
+    except FileNotFoundError:
+        return ()
+    return tuple(sorted(found))
 
 
 def _parents(path: str) -> Iterable[str]:

@@ -31,7 +31,7 @@ from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.model import CheckpointId, Content, Failure, Key, Source
 from replicator.core.node import Node
-from replicator.protocol import ReplicatorConfig
+from replicator.protocol import CONFIG_FILE, ReplicatorConfig
 
 log = logging.getLogger("replicator.agent")
 
@@ -123,6 +123,11 @@ class Agent:
         if settings.http_port is not None:
             self.http_port = await self.http.start(settings.http_host, settings.http_port)
         saved = self.markers.load_state(settings.platform.job_uid)
+        if saved.problem:
+            self.reports.error(
+                f"the agent's state is damaged and was put aside ({saved.problem}): it knows of no "
+                f"job, and takes no saves until {CONFIG_FILE} is written again"
+            )
         self.config = saved.config
         self.accepted_at = saved.accepted_at
         copies = [] if saved.config is None else await self._load(saved.config)
@@ -154,11 +159,12 @@ class Agent:
         """Monotonic seconds: no wall clock decides anything."""
         return time.monotonic()
 
-    def spawn(self, coroutine: Any) -> None:
+    def spawn(self, coroutine: Any) -> asyncio.Task[None]:
         """Run in the background; an error that nobody expected ends the agent."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import ipaddress
 import json
+import re
 import socket
 from dataclasses import dataclass
 from typing import Any
@@ -266,8 +267,17 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
         WireError: anything else.
     """
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match["port"]) < 65536:
         raise WireError(f"{address[:80]!r} is no address (host:port)")
-    return host, int(port)
+    return match["host"] or match["bracketed"] or match["v6"], int(match["port"])
+
+
+_LABEL = "[A-Za-z0-9_-]{1,63}"
+_V6 = r"[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,40}(?:%[A-Za-z0-9._-]{1,32})?"
+_ADDRESS = re.compile(
+    rf"(?:(?P<host>(?=.{{1,254}}:)(?:{_LABEL}\.)*{_LABEL}\.?)"
+    rf"|\[(?P<bracketed>{_V6})\]|(?P<v6>{_V6}))"
+    r":(?P<port>[0-9]{1,5})"
+)
+"""A name or an IP address; brackets around an IPv6 address were never asked for."""

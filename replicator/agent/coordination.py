@@ -46,7 +46,7 @@ class Coordination:
         token = secrets.token_hex(8)
         timing = self._agent.settings.timing
         self._coordinator = Coordinator(job, token, timing, name_backup, self._agent.now())
-        self._published = asyncio.get_running_loop().create_task(self._publish(job.name))
+        self._published = self._agent.spawn(self._publish(job.name))
         self._agent.server.coordinator_started()
 
     def agent_server_drop(self) -> None:
@@ -81,8 +81,9 @@ class Coordination:
             try:
                 async with asyncio.timeout(PUBLISH_PAUSE):
                     await self._agent.settings.platform.withdraw(coordinator.job.name)
-            except (ReplicatorError, TimeoutError) as error:
-                log.warning("cannot withdraw the coordinator", extra={"reason": str(error)})
+            except Exception as error:  # whatever it is, the rest of the agent is to end as well
+                reason = f"{type(error).__name__}: {error}"
+                log.warning("cannot withdraw the coordinator", extra={"reason": reason})
 
     def serves(self, job: str) -> float | None:
         """Since when (wall clock) the coordinator of this job is here, or None."""

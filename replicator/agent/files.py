@@ -6,13 +6,17 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, scratch: Path) -> None:
-    """Replace a file: written under a unique name in `scratch` (same file system), then renamed."""
+    """Replace a file: written under a unique name in `scratch` (same file system), then renamed.
+
+    A directory that is in the way goes.
+    """
     temporary = scratch / f"{secrets.token_hex(8)}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
@@ -20,7 +24,13 @@ def write_whole(path: Path, content: bytes, scratch: Path) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except IsADirectoryError:
+            aside = scratch / f"{secrets.token_hex(8)}.tmp"
+            path.rename(aside)
+            temporary.replace(path)
+            remove(aside)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
@@ -28,35 +38,67 @@ def write_whole(path: Path, content: bytes, scratch: Path) -> None:
 
 
 class Reserve:
-    """Room that is kept on a volume so that small, vital files can be written when it is full."""
+    """Room that is kept on a volume so that small, vital files can be written when it is full.
+
+    Full of bytes or of files: beside one file with room in it there are empty ones, each of which
+    stands for one file that can still be made.
+    """
 
     SIZE = 256 * 1024
+    FILES = 8
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._room = path
+        self._files = [path.with_name(f"{path.name}-{n}") for n in range(1, self.FILES)]
 
     def fill(self) -> None:
-        """Take the room, if it can be had and is not held yet."""
-        if self._path.exists():
-            return
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self._path, flags, 0o600)
+        """Take what is not held yet, as far as it can be had."""
         try:
-            os.posix_fallocate(fd, 0, self.SIZE)
+            for path, size in ((self._room, self.SIZE), *((path, 0) for path in self._files)):
+                if not path.exists():
+                    self._take(path, size)
+        except OSError as error:
+            if not is_full(error):
+                raise
+
+    @staticmethod
+    def _take(path: Path, size: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(path, flags, 0o600)
+        try:
+            if size:
+                os.posix_fallocate(fd, 0, size)
         except OSError:
-            self._path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         finally:
             os.close(fd)
 
     def write_whole(self, path: Path, content: bytes, scratch: Path) -> None:
-        """As `write_whole`; gives the room up where the volume is full otherwise."""
-        try:
-            write_whole(path, content, scratch)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._path.exists():
-                raise
-            self._path.unlink(missing_ok=True)
-            write_whole(path, content, scratch)
+        """As `write_whole`; gives room up where the volume is full otherwise."""
+        self._with_room(lambda: write_whole(path, content, scratch))
+
+    def replace_link(self, path: Path, target: str, scratch: Path) -> None:
+        """As `replace_link`; gives room up where the volume is full otherwise."""
+        self._with_room(lambda: replace_link(path, target, scratch))
+
+    def _with_room(self, write: Callable[[], None]) -> None:
+        spare = [path for path in (self._room, *self._files) if path.exists()]
+        while True:
+            try:
+                write()
+            except OSError as error:
+                if not is_full(error) or not spare:
+                    raise
+                # Last the one with room in it, unless room is what is lacking.
+                lacks_files = os.statvfs(self._room.parent).f_favail == 0
+                spare.pop(-1 if lacks_files else 0).unlink(missing_ok=True)
+            else:
+                return
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a volume (or what its user may have of it) is full, of bytes or of files."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def read_small(path: Path, limit: int) -> bytes | None:
@@ -65,13 +107,35 @@ def read_small(path: Path, limit: int) -> bytes | None:
     Raises:
         OSError: it is a link, a directory or a special file, or cannot be read.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        fd = os.open(path, flags)
+        return _read(path, limit, os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    with os.fdopen(fd, "rb") as file:
-        return file.read(limit + 1)
+
+
+def read_given(path: Path, limit: int) -> bytes:
+    """At most `limit + 1` bytes of a regular file that the operator named; links are followed.
+
+    Kubernetes mounts ConfigMaps and Secrets as links.
+
+    Raises:
+        OSError: it is missing, a directory or a special file, or cannot be read.
+    """
+    return _read(path, limit, 0)
+
+
+def _read(path: Path, limit: int, more_flags: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | more_flags)
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is a pipe, a device or the like", str(path))
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(limit + 1)
+    finally:
+        os.close(fd)
 
 
 def replace_link(path: Path, target: str, scratch: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from replicator.agent.files import Reserve, read_small, remove, replace_link
+from replicator.agent.files import Reserve, read_small, remove
 from replicator.agent.leftovers import QUARANTINE, clear_leftovers, dangling_restore_links
 from replicator.core.model import CheckpointId, Job, Run
 from replicator.core.state import NodeState
@@ -19,7 +19,6 @@ from replicator.protocol import (
     MAX_CONFIG_BYTES,
     PRERESTORE_FILE,
     CheckpointName,
-    ConfigError,
     NameKind,
     Prerestore,
     ReplicatorConfig,
@@ -30,6 +29,7 @@ from replicator.protocol import (
 )
 
 STATE_FILE = "state.json"
+DAMAGED_FILE = "state.json.damaged"
 RESERVE_FILE = "reserve"
 MAX_STATE_BYTES = 256 * 1024
 MAX_ERRORS_BYTES = 256 * 1024
@@ -43,6 +43,8 @@ class SavedState:
     config: ReplicatorConfig | None
     state: NodeState
     accepted_at: float = 0.0
+    problem: str = ""
+    """Why it is a fresh one although there was another; empty where all is well."""
 
 
 class Markers:
@@ -101,7 +103,7 @@ class Markers:
                     NameKind.RESTORE,
                 )
                 target = data_name(stored[worker])
-                replace_link(self._root / str(name), target, self._scratch)
+                self.reserve.replace_link(self._root / str(name), target, self._scratch)
 
     def drop_dangling_links(self) -> None:
         """Remove restore links into data that has since been deleted; others' links stay."""
@@ -111,10 +113,19 @@ class Markers:
     def error(self, text: str) -> None:
         """Append a line to `replicator.errors`."""
         path = self._root / ERRORS_FILE
-        before = read_small(path, MAX_ERRORS_BYTES) or b""
-        if len(before) > MAX_ERRORS_BYTES:
-            before = b""
-        self.reserve.write_whole(path, before + _one_line(text), self._scratch)
+        self.reserve.write_whole(path, self._errors() + _one_line(text), self._scratch)
+
+    def has_error(self, part: str) -> bool:
+        """Whether `replicator.errors` says this already."""
+        return part.encode() in self._errors()
+
+    def _errors(self) -> bytes:
+        """What stands in `replicator.errors`; nothing where that is something else than a file."""
+        try:
+            content = read_small(self._root / ERRORS_FILE, MAX_ERRORS_BYTES) or b""
+        except OSError:
+            return b""
+        return b"" if len(content) > MAX_ERRORS_BYTES else content
 
     def failed(self, text: str) -> None:
         """Write `replicator.failed`: the job aborts."""
@@ -142,34 +153,56 @@ class Markers:
         self.reserve.write_whole(self._scratch.parent / STATE_FILE, content, self._scratch)
 
     def load_state(self, platform_uid: str) -> SavedState:
-        """The state before the crash; a fresh one where there is none or it is damaged."""
+        """The state before the crash; a fresh one where there is none or it is damaged.
+
+        A damaged one is kept beside it, under another name.
+        """
+        path = self._scratch.parent / STATE_FILE
         try:
-            content = read_small(self._scratch.parent / STATE_FILE, MAX_STATE_BYTES)
+            content = read_small(path, MAX_STATE_BYTES)
             if content is None:
                 return SavedState(None, NodeState())
-            document = json.loads(content)
-            text = document["config"]
-            config = None if text is None else parse_config(text.encode())
-            if config is not None and is_safe_job_name(platform_uid):
-                config = config.of_run(platform_uid)  # a bad one is no reason to forget the job
-            state = NodeState(
-                job=None if config is None else job_of(config, platform_uid),
-                attempt=str(document["attempt"]),
-                epoch=int(document["epoch"]),
-                linked=_pair(Run, document["linked"]),
-                prepared=_pair(Run, document["prepared"]),
-                checkpoint=_pair(CheckpointId, document["checkpoint"]),
-                forced=str(document["forced"]),
-                last_step=int(document["last_step"]),
-            )
-            accepted_at = float(document["accepted_at"])
-        except (OSError, ValueError, KeyError, TypeError, ConfigError):
-            return SavedState(None, NodeState())
-        return SavedState(config, state, accepted_at)
+            return _parse_state(content, platform_uid)
+        except (
+            *(OSError, ValueError, KeyError, TypeError),
+            *(AttributeError, OverflowError, RecursionError),
+        ) as error:
+            problem = f"{type(error).__name__}: {error}"
+        try:
+            damaged = path.with_name(DAMAGED_FILE)
+            remove(damaged)
+            path.rename(damaged)
+        except OSError as error:
+            problem = f"{problem}; it cannot be put aside: {error}"
+        return SavedState(None, NodeState(), problem=problem)
 
 
-def _pair(kind: Any, value: Any) -> Any:
-    return None if value is None else kind(*value)
+def _parse_state(content: bytes, platform_uid: str) -> SavedState:
+    document = json.loads(content)
+    text = document["config"]
+    config = None if text is None else parse_config(text.encode())
+    if config is not None and is_safe_job_name(platform_uid):
+        config = config.of_run(platform_uid)  # a bad one is no reason to forget the job
+    state = NodeState(
+        job=None if config is None else job_of(config, platform_uid),
+        attempt=str(document["attempt"]),
+        epoch=int(document["epoch"]),
+        linked=_pair(Run, str, document["linked"]),
+        prepared=_pair(Run, str, document["prepared"]),
+        checkpoint=_pair(CheckpointId, int, document["checkpoint"]),
+        forced=str(document["forced"]),
+        last_step=int(document["last_step"]),
+    )
+    return SavedState(config, state, float(document["accepted_at"]))
+
+
+def _pair(kind: Any, second: type, value: Any) -> Any:
+    if value is None:
+        return None
+    epoch, other = value
+    if not isinstance(epoch, int) or not isinstance(other, second):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return kind(epoch, other)
 
 
 def _one_line(text: str) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from dataclasses import dataclass
 
+from replicator.agent.files import is_full
 from replicator.agent.markers import Markers
 from replicator.agent.metrics import Metrics
+from replicator.agent.tier import NO_LOCATION
 
 log = logging.getLogger("replicator.agent")
 
@@ -20,7 +21,10 @@ class Reports:
     metrics: Metrics
 
     def error(self, text: str) -> None:
-        """A recoverable problem."""
+        """A recoverable problem; one that comes again with every backup is told once a start."""
+        if NO_LOCATION in text and self.markers.has_error(NO_LOCATION):
+            log.debug(text)
+            return
         log.error(text)
         self.metrics.errors.inc()
         try:
@@ -39,6 +43,6 @@ class Reports:
         try:
             self.markers.failed(text)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_full(error):
                 raise
             log.error("replicator.failed cannot be written", extra={"reason": str(error)})

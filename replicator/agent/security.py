@@ -14,6 +14,7 @@ import hmac
 import os
 from pathlib import Path
 
+from replicator.agent.files import read_given
 from replicator.agent.sockets import AuthenticationError
 from replicator.errors import ReplicatorError
 
@@ -31,11 +32,11 @@ def read_key(path: Path) -> bytes:
     """The shared secret.
 
     Raises:
-        KeyFileError: missing, too short, or readable by others.
+        KeyFileError: missing, no regular file, too short or long, or readable by others.
     """
     try:
-        status = path.stat()
-        content = path.read_bytes()[: MAX_KEY_BYTES + 1].strip()
+        mode = path.stat().st_mode
+        content = read_given(path, MAX_KEY_BYTES).strip()
     except OSError as error:
         raise KeyFileError(f"key file {path}: {error.strerror or error}") from None
     if not MIN_KEY_BYTES <= len(content) <= MAX_KEY_BYTES:
@@ -43,7 +44,7 @@ def read_key(path: Path) -> bytes:
             f"key file {path}: {len(content)} bytes; expected {MIN_KEY_BYTES} to {MAX_KEY_BYTES} "
             "(for example from: head -c 32 /dev/urandom | base64)"
         )
-    if status.st_mode & 0o007:
+    if mode & 0o007:
         raise KeyFileError(f"key file {path} can be read by everyone; chmod o-rwx it")
     return content
 

@@ -24,6 +24,7 @@ from replicator.platform.base import Platform, PlatformError
 from replicator.protocol import ReplicatorConfig, format_backup_name, parse_backup_name
 from replicator.storage import BackupTierError, ObjectStorage, StorageError, StoredDataError
 
+NO_LOCATION = "this agent has no backup location (--backup)"
 LIST_SECONDS = 120.0
 MIN_BYTES_PER_SECOND = 1024 * 1024
 GRACE_SECONDS = 300.0
@@ -119,7 +120,7 @@ class Tier:
     async def upload(self, store: LocalStore, effect: fx.Upload) -> str:
         """Store this node's part; returns a problem, or nothing."""
         if self._backups is None:
-            return "this agent has no backup location (--backup)"
+            return NO_LOCATION
         manifests = [store.records.get(Key(effect.checkpoint, shard)) for shard in effect.upload]
         total = sum(m.total_size for m in manifests if m is not None)
         try:
@@ -140,7 +141,7 @@ class Tier:
     async def complete(self, effect: fx.CompleteBackup) -> str:
         """Seal a backup; returns a problem, or nothing."""
         if self._backups is None:
-            return "this agent has no backup location (--backup)"
+            return NO_LOCATION
         seal = BackupSeal(
             job_name=self._config.job_name,
             job_uid=self._config.job_uid,
@@ -201,7 +202,7 @@ class Tier:
         self, key: Key, content: Content, backup: str, place: Path
     ) -> ShardManifest:
         if self._backups is None:
-            raise StoredDataError("this agent has no backup location (--backup)", missing=True)
+            raise StoredDataError(NO_LOCATION, missing=True)
         async with asyncio.timeout(GRACE_SECONDS + content.size / MIN_BYTES_PER_SECOND):
             await self.begin()
             step = self._steps.get(backup)

@@ -13,6 +13,7 @@ import ipaddress
 import logging
 import socket
 import ssl
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,8 @@ class PeerTls:
                 status = path.stat()
             except OSError as error:
                 raise TlsFilesError(f"TLS: {path}: {error.strerror or error}") from None
+            if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
+                raise TlsFilesError(f"TLS: {path}: no regular file")
             stamps.append((status.st_mtime_ns, status.st_size, status.st_ino))
         return tuple(stamps)
 

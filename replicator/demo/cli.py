@@ -51,10 +51,15 @@ def _demo(arguments: argparse.Namespace) -> int:
         print("error: expected 2 to 16 nodes, and no more to kill than there are", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # agents end with us
+    place = _place(arguments)
     try:
-        root = Path(tempfile.mkdtemp(prefix="stowplan-demo-", dir=_place(arguments)))
+        _check_room(arguments, place)
+        root = Path(tempfile.mkdtemp(prefix="stowplan-demo-", dir=place))
+    except DemoError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except OSError as error:
-        print(f"error: {arguments.dir}: {error.strerror or error}", file=sys.stderr)
+        print(f"error: {place}: {error.strerror or error}", file=sys.stderr)
         return 1
     keep = bool(arguments.keep)
     try:
@@ -72,15 +77,29 @@ def _demo(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _place(arguments: argparse.Namespace) -> Path | None:
+def _place(arguments: argparse.Namespace) -> Path:
     """Memory where there is enough of it, as on a real node; else the usual temporary place."""
     if arguments.dir is not None:
         return Path(arguments.dir)
     memory = Path("/dev/shm")
-    needed = arguments.nodes * arguments.size * 6 * 2
-    if memory.is_dir() and shutil.disk_usage(memory).free > needed:
+    if memory.is_dir() and shutil.disk_usage(memory).free > _needed(arguments):
         return memory
-    return None
+    return Path(tempfile.gettempdir())
+
+
+def _needed(arguments: argparse.Namespace) -> int:
+    """Bytes at most: six steps of each node, its own and its peer's, and the backups of all."""
+    return int(arguments.nodes * arguments.size * 2 * STEPS * 2)
+
+
+def _check_room(arguments: argparse.Namespace, place: Path) -> None:
+    """Raise DemoError where the disk would fill up."""
+    free, needed = shutil.disk_usage(place).free, _needed(arguments)
+    if free < needed:
+        raise DemoError(
+            f"{arguments.nodes} nodes of {arguments.size:,} bytes need {needed:,} bytes, but "
+            f"{place} has {free:,}; expected a smaller --size or a --dir with more room"
+        )
 
 
 def _play(cluster: DemoCluster, size: int, kill: int) -> None:

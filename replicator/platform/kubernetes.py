@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import http.client
 import json
 import math
 import os
+import re
 import socket
 import ssl
 import urllib.error
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from replicator.agent.channel import split_address
+from replicator.agent.files import read_given
 from replicator.config import is_safe_job_name
 from replicator.errors import ProtocolError
 from replicator.platform.base import PlatformError, object_name
@@ -32,6 +35,8 @@ REQUEST_SECONDS = 10.0
 MAX_ANSWER_BYTES = 1024 * 1024
 SINCE = "stowplan.dev/since"
 """Annotation of the Lease: when its holder took the job, in seconds since 1970."""
+MAX_TOKEN_BYTES = 64 * 1024
+_TOKEN = re.compile(rb"[!-~]+")
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
@@ -142,7 +147,7 @@ class KubernetesPlatform:
         if holder not in ("", address) and _since(lease) > since and not _expired(lease):
             raise PlatformError(f"job {job} is coordinated by the younger agent at {holder}")
         fresh = _lease(name, self.namespace, job, address, since)
-        fresh["metadata"]["resourceVersion"] = lease.get("metadata", {}).get("resourceVersion")
+        fresh["metadata"]["resourceVersion"] = _part(lease, "metadata").get("resourceVersion")
         self._request("PUT", name, fresh)
 
     async def withdraw(self, job: str) -> None:
@@ -172,10 +177,10 @@ class KubernetesPlatform:
         content = None if body is None else json.dumps(body).encode()
         url = f"{base}/{name}" if name else base
         request = urllib.request.Request(url, data=content, headers=headers, method=method)
-        context = None
-        if self.ca_file is not None:
-            context = ssl.create_default_context(cafile=str(self.ca_file))
         try:
+            context = None
+            if self.ca_file is not None:
+                context = ssl.create_default_context(cafile=str(self.ca_file))
             with urllib.request.urlopen(
                 request, timeout=REQUEST_SECONDS, context=context
             ) as answer:
@@ -184,9 +189,11 @@ class KubernetesPlatform:
             if error.code == 404 and method == "GET":
                 return None
             raise _http_problem(error, method, name) from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise PlatformError(f"API server: {method} lease {name}: {reason}") from None
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            raise PlatformError(
+                f"API server: {method} lease {name}: {' '.join(str(reason).split())[:200]}"
+            ) from None
         if not isinstance(document, dict):
             raise PlatformError(f"API server: {method} lease {name}: no object in the answer")
         return document
@@ -204,9 +211,12 @@ def _http_problem(error: urllib.error.HTTPError, method: str, name: str) -> Plat
 def _read(path: Path) -> str:
     """The token, anew for each request: the kubelet rotates it."""
     try:
-        return path.read_text().strip()
+        token = read_given(path, MAX_TOKEN_BYTES).strip()
     except OSError as error:
-        raise PlatformError(f"{path}: {error.strerror}") from None
+        raise PlatformError(f"{path}: {error.strerror or error}") from None
+    if not _TOKEN.fullmatch(token):  # http.client would show it in its error
+        raise PlatformError(f"{path}: no token; expected one line of printable ASCII")
+    return token.decode()
 
 
 def lease_name(job: str) -> str:
@@ -233,9 +243,15 @@ def _lease(name: str, namespace: str, job: str, address: str, since: float) -> d
     }
 
 
+def _part(lease: dict[str, Any], name: str) -> dict[str, Any]:
+    """A mapping in a Lease; empty where something else stands there."""
+    value = lease.get(name)
+    return value if isinstance(value, dict) else {}
+
+
 def _holder(lease: dict[str, Any]) -> str:
     """The holder, if it is an address; whatever else may stand there is nobody."""
-    holder = (lease.get("spec") or {}).get("holderIdentity")
+    holder = _part(lease, "spec").get("holderIdentity")
     try:
         split_address(holder if isinstance(holder, str) else "")
     except ProtocolError:
@@ -245,16 +261,17 @@ def _holder(lease: dict[str, Any]) -> str:
 
 def _since(lease: dict[str, Any]) -> float:
     try:
-        return float((lease.get("metadata") or {}).get("annotations", {})[SINCE])
+        since = float(_part(_part(lease, "metadata"), "annotations")[SINCE])
     except (KeyError, TypeError, ValueError):
         return 0.0
+    return since if math.isfinite(since) else 0.0
 
 
 def _expired(lease: dict[str, Any]) -> bool:
-    spec = lease.get("spec") or {}
+    spec = _part(lease, "spec")
     try:
         renewed = datetime.datetime.strptime(spec["renewTime"], _TIME).replace(tzinfo=datetime.UTC)
-        seconds = float(spec["leaseDurationSeconds"])
-    except (KeyError, TypeError, ValueError):
+        seconds = datetime.timedelta(seconds=float(spec["leaseDurationSeconds"]))
+    except (KeyError, TypeError, ValueError, OverflowError):
         return True
-    return datetime.datetime.now(datetime.UTC) - renewed > datetime.timedelta(seconds=seconds)
+    return datetime.datetime.now(datetime.UTC) - renewed > seconds

@@ -8,18 +8,21 @@ job-uid: "2026-11-30-a"                       # optional: tells two runs of one 
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import yaml
 
 from replicator.agent.channel import split_address
-from replicator.agent.files import read_small
+from replicator.agent.files import read_given
 from replicator.config import is_safe_job_name
 from replicator.errors import ProtocolError
 from replicator.platform.base import PlatformError
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """Room for more than 100,000 addresses."""
+
+log = logging.getLogger("replicator.static")
 
 
 class StaticPlatform:
@@ -28,6 +31,7 @@ class StaticPlatform:
     def __init__(self, path: Path, job_uid: str = "") -> None:
         self._path = path
         self._uid = job_uid
+        self._last_uid = ""
         self.agents()  # a bad file is an error at start, not at the first failure
 
     def agents(self) -> list[str]:
@@ -40,8 +44,17 @@ class StaticPlatform:
 
     @property
     def job_uid(self) -> str:
-        """The one given, else the `job-uid` of the file, or empty."""
-        return self._uid or self._read()[1]
+        """The one given, else the `job-uid` of the file, or empty.
+
+        A file that cannot be used now (somebody is writing it) has the one it had before.
+        """
+        if self._uid:
+            return self._uid
+        try:
+            return self._read()[1]
+        except PlatformError as error:
+            log.error("the peers file cannot be used now", extra={"reason": str(error)})
+            return self._last_uid
 
     async def coordinators(self, job: str) -> list[str]:
         """Every agent: they are asked, and the one with rank 0 says so."""
@@ -58,12 +71,13 @@ class StaticPlatform:
 
     def _read(self) -> tuple[list[str], str]:
         try:
-            content = read_small(self._path, MAX_FILE_BYTES)
+            content = read_given(self._path, MAX_FILE_BYTES)
+        except FileNotFoundError:
+            raise PlatformError(f"{self._path}: no such file; expected a list of agents") from None
         except OSError as error:
             raise PlatformError(f"{self._path}: {error.strerror or error}") from None
-        if content is None:
-            raise PlatformError(f"{self._path}: no such file; expected a list of agents")
-        return _parse(content, str(self._path))
+        agents, self._last_uid = _parse(content, str(self._path))
+        return agents, self._last_uid
 
 
 def _parse(content: bytes, shown: str) -> tuple[list[str], str]:
@@ -71,7 +85,7 @@ def _parse(content: bytes, shown: str) -> tuple[list[str], str]:
         raise PlatformError(f"{shown}: larger than {MAX_FILE_BYTES} bytes")
     try:
         document = yaml.load(content, Loader=yaml.CSafeLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, say
         raise PlatformError(f"{shown}: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict) or not set(document) <= {"agents", "job-uid"}:
         raise PlatformError(f"{shown}: expected a mapping with agents and, optionally, job-uid")

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
+from replicator.arguments import whole_number
 from replicator.simulate.run import TRACE_TAIL, replay, run_seeds
+
+MOST = 10**12
+"""Seeds; more than anybody can run."""
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `simulate`."""
     text = "run the core in a simulated cluster with faults and check its invariants"
     parser = subparsers.add_parser("simulate", help=text, description=text)
-    parser.add_argument("--seeds", type=int, default=2000, metavar="COUNT")
-    parser.add_argument("--first-seed", type=int, default=0, metavar="SEED")
-    parser.add_argument("--nodes", type=int, metavar="COUNT", help="1 to 64; default: mixed")
-    parser.add_argument("--processes", type=int, default=1, metavar="COUNT")
-    parser.add_argument("--replay", type=int, metavar="SEED", help="one seed, with its trace")
+    parser.add_argument("--seeds", type=whole_number(1, MOST), default=2000, metavar="COUNT")
+    parser.add_argument("--first-seed", type=whole_number(0, MOST), default=0, metavar="SEED")
+    parser.add_argument(
+        "--nodes", type=whole_number(1, 64), metavar="COUNT", help="1 to 64; default: mixed"
+    )
+    parser.add_argument("--processes", type=whole_number(1, 1024), default=1, metavar="COUNT")
+    parser.add_argument(
+        "--replay", type=whole_number(0, MOST), metavar="SEED", help="one seed, with its trace"
+    )
     parser.set_defaults(run=_simulate)
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    if arguments.nodes is not None and not 1 <= arguments.nodes <= 64:
-        print("error: --nodes: expected 1 to 64", file=sys.stderr)
-        return 2
     if arguments.replay is not None:
         return _replay(arguments.replay, arguments.nodes)
     summary = run_seeds(

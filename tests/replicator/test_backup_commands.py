@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,24 @@ def test_ls_warns_of_a_restore_version_that_names_nothing(
         version.write_text(content)
         assert run("backups", "ls", *where) == 1
         assert expected in capsys.readouterr().err
+
+
+def test_ls_shows_the_others_beside_a_backup_and_a_restore_version_that_cannot_be_read(
+    where: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "bucket" / "job"
+    (job / "2026-11-30_10-00" / "up").symlink_to("..")
+    os.mkfifo(job / "restore.version")
+    assert run("backups", "ls", *where) == 1
+    shown = capsys.readouterr()
+    assert "restore.version is unreadable" in shown.err
+    lines = shown.out.splitlines()
+    assert lines[1].startswith("2026-11-30_10-00  INCOMPLETE")
+    assert "cannot list" in lines[2]
+    assert lines[3].startswith(f"{NAME}  complete")
+    assert run("backups", "verify", "latest", *where) == 0
+    assert run("backups", "verify", "2026-11-30_10-00", *where) == 1
+    assert "cannot list" in capsys.readouterr().out
 
 
 def test_verify_reads_every_byte(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from agent_lab import Lab
 
+from replicator.agent.channel import split_address
 from replicator.platform.base import PlatformError
-from replicator.platform.kubernetes import KubernetesPlatform, lease_name
+from replicator.platform.kubernetes import SINCE, KubernetesPlatform, lease_name
 from replicator.platform.static import StaticPlatform
 
 PREFIX = "/apis/coordination.k8s.io/v1/namespaces/training/leases"
@@ -72,7 +75,9 @@ class FakeApiServer:
             return 409, {}
         if method == "PUT":
             given = body["metadata"].get("resourceVersion")
-            if stored is None or given != stored["metadata"]["resourceVersion"]:
+            known = stored.get("metadata") if stored is not None else None
+            version = known.get("resourceVersion") if isinstance(known, dict) else None
+            if stored is None or given != version:
                 return 409, {}
         self.version += 1
         body["metadata"]["resourceVersion"] = str(self.version)
@@ -220,6 +225,14 @@ def test_agents_find_one_another_through_a_lease(api, tmp_path):
         ("agents: ['h:1']\npeers: 2", "expected a mapping"),
         ("agents: ['h:1']\njob-uid: ../x", "job-uid"),
         ("agents: [", "while parsing"),
+        ("agents: ['a b:1']", "no address"),
+        ("agents: ['a..b:1']", "no address"),
+        ('agents: ["a\\nb:1"]', "no address"),
+        ("agents: ['h\u00f6st:1']", "no address"),
+        ("agents: ['h:\uff11']", "no address"),
+        (f"agents: ['h:{'1' * 5000}']", "no address"),
+        ("agents: ['h:1']\njob-uid: 2026-99-99", "month must be"),
+        ("[" * 5000, "peers.yaml"),
     ],
 )
 def test_a_bad_peers_file_is_an_error_with_its_name(tmp_path, text, words):
@@ -237,3 +250,170 @@ def test_the_peers_file_is_read_anew(tmp_path):
     path.write_text("agents: ['b:1', 'c:2']\njob-uid: run-1")
     assert run(static.coordinators("x")) == ["b:1", "c:2"]
     assert static.job_uid == "run-1"
+
+
+def test_addresses_are_names_and_ip_addresses():
+    for address, host in {
+        "node-1.svc_x.example:80": "node-1.svc_x.example",
+        "host.:80": "host.",
+        "10.0.0.7:4242": "10.0.0.7",
+        "[fe80::1%eth0]:1": "fe80::1%eth0",
+        "::1:65535": "::1",
+    }.items():
+        assert split_address(address) == (host, int(address.rpartition(":")[2]))
+
+
+def test_the_peers_file_may_be_a_link_as_a_mounted_configmap_is(tmp_path):
+    data = tmp_path / "..data"
+    data.mkdir()
+    (data / "peers.yaml").write_text("agents: ['a:1']")
+    (tmp_path / "peers.yaml").symlink_to("..data/peers.yaml")
+    assert StaticPlatform(tmp_path / "peers.yaml").agents() == ["a:1"]
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(PlatformError, match="pipe, a device"):
+        StaticPlatform(tmp_path / "pipe")
+
+
+def test_while_the_peers_file_is_being_written_agents_go_on(tmp_path, caplog):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            good = lab.peers_file.read_text() + "job-uid: run-1\n"
+            lab.peers_file.write_text(good)
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(1)
+            lab.peers_file.write_text("")
+            lab.begin()
+            await lab.until(lambda: "peers file cannot be used now" in caplog.text, "the report")
+            await asyncio.sleep(0.5)
+            lab.peers_file.write_text(good)
+            assert await lab.wait_restored() == 1
+            assert {agent.node.state.job.uid for agent in lab.agents} == {"run-1"}
+            await lab.replicate(2)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+ODD_ANSWERS = {
+    "truncated chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n100\r\n{",
+    "garbage": b"\x16\x03\x01garbage\r\n\r\n",
+    "long header": b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70000 + b"\r\n\r\n",
+    "short body": b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"spec":',
+    "nothing": b"",
+    "a list": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+    "deep": b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 200_000,
+}
+
+
+async def odd_server(answer):
+    async def serve(reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        with contextlib.suppress(OSError):
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize("answer", ODD_ANSWERS.values(), ids=ODD_ANSWERS.keys())
+def test_an_odd_answer_of_the_api_server_is_a_platform_error(answer):
+    async def scenario():
+        server, url = await odd_server(answer)
+        async with server:
+            platform = KubernetesPlatform(url, "training")
+            with pytest.raises(PlatformError, match="API server: GET lease") as caught:
+                await platform.coordinators("job")
+            assert len(str(caught.value)) < 400
+            with pytest.raises(PlatformError, match="API server: GET lease"):
+                await platform.publish("job", "h:1", 1.0)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_an_agent_outlives_an_api_server_that_answers_garbage(tmp_path):
+    async def scenario():
+        server, url = await odd_server(ODD_ANSWERS["truncated chunk"])
+        async with server, Lab(tmp_path, 1) as lab:
+            lab.options[0] = {"platform": KubernetesPlatform(url, "training")}
+            await lab.start()
+            lab.begin()
+            await asyncio.sleep(1.5)
+            assert not lab.tasks[0].done()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"spec": [1]},
+        {"spec": "x", "metadata": None},
+        {"metadata": None},
+        {"metadata": "x", "spec": {"holderIdentity": ["a:1"]}},
+        {"metadata": {"annotations": 7}, "spec": {"renewTime": 5, "holderIdentity": "old:1"}},
+        {
+            "metadata": {"annotations": {SINCE: "inf"}},
+            "spec": {"holderIdentity": "old:1", "renewTime": "2999-01-01T00:00:00.0Z"},
+        },
+        {
+            "metadata": {"annotations": {SINCE: "1e99"}},
+            "spec": {
+                "holderIdentity": "old:1",
+                "renewTime": "2999-01-01T00:00:00.0Z",
+                "leaseDurationSeconds": 1e300,
+            },
+        },
+    ],
+)
+def test_an_odd_lease_is_taken_over(api, odd):
+    api.leases[lease_name("job")] = json.loads(json.dumps(odd))
+    platform = KubernetesPlatform(api.url, "training")
+    if "old:1" in str(odd):
+        assert run(platform.coordinators("job")) == ["old:1"]
+    else:
+        with pytest.raises(PlatformError, match="no agent coordinates"):
+            run(platform.coordinators("job"))
+    run(platform.publish("job", "new:1", 2.0))
+    assert run(platform.coordinators("job")) == ["new:1"]
+    run(platform.withdraw("job"))
+
+
+def test_a_token_that_is_none_is_not_shown(api, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("topsecret\nX: y")
+    platform = KubernetesPlatform(api.url, "training", token_file=token)
+    with pytest.raises(PlatformError, match="no token") as caught:
+        run(platform.coordinators("job"))
+    assert "topsecret" not in str(caught.value)
+
+
+def test_a_missing_authority_is_a_platform_error(api, tmp_path):
+    platform = KubernetesPlatform(api.url, "training", ca_file=tmp_path / "none.crt")
+    with pytest.raises(PlatformError, match="No such file"):
+        run(platform.coordinators("job"))
+
+
+class BrokenPlatform(StaticPlatform):
+    """Breaks its promise about errors."""
+
+    async def publish(self, job, address, since):
+        raise AttributeError("not foreseen")
+
+    async def withdraw(self, job):
+        raise AttributeError("not foreseen either")
+
+
+def test_an_unforeseen_error_while_publishing_ends_the_agent_and_not_the_publishing(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path, 1) as lab:
+            lab.options[0] = {"platform": BrokenPlatform(lab.peers_file)}
+            await lab.start()
+            lab.begin()
+            with pytest.raises(AttributeError, match=r"not foreseen$"):
+                await asyncio.wait_for(lab.tasks[0], 10)
+            lab.tasks[0] = None
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import os
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,53 @@ def test_prune_refuses_while_restore_version_makes_no_sense(
     with pytest.raises(RetentionError, match=r"restore\.version"):
         asyncio.run(prune(backups, POLICY, now=NOW, dry_run=False))
     assert len(asyncio.run(backups.names())) == 3
+
+
+def make_odd(path: Path, what: str) -> None:
+    """Something in place of a small file that no reader can use."""
+    if what == "directory":
+        path.mkdir()
+    elif what == "dangling link":
+        path.symlink_to("nowhere")
+    elif what == "link loop":
+        path.symlink_to(path.name)
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(b"2026-11-22_10-00" + b" " * 9000)
+
+
+ODD = ["directory", "dangling link", "link loop", "pipe", "huge"]
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_prune_refuses_while_restore_version_is_unreadable(
+    backups: JobBackups, tmp_path: Path, what: str
+) -> None:
+    make_odd(tmp_path / "bucket" / "job" / "restore.version", what)
+    with pytest.raises(RetentionError, match=r"restore\.version is unreadable"):
+        asyncio.run(asyncio.wait_for(prune(backups, POLICY, now=NOW, dry_run=False), 10))
+    assert len(asyncio.run(backups.names())) == 3
+
+
+def test_prune_refuses_while_restore_version_names_an_incomplete_backup(
+    backups: JobBackups, tmp_path: Path
+) -> None:
+    asyncio.run(backups.force_restore("2026-11-20_10-00"))
+    (tmp_path / "bucket" / "job" / "2026-11-20_10-00" / "backup.seal").unlink()
+    for dry_run in (True, False):
+        with pytest.raises(RetentionError, match="2026-11-20_10-00, which is not complete"):
+            asyncio.run(prune(backups, POLICY, now=NOW, dry_run=dry_run))
+    assert len(asyncio.run(backups.names())) == 3
+
+
+def test_prune_leaves_what_cannot_be_listed(backups: JobBackups, tmp_path: Path) -> None:
+    odd = tmp_path / "bucket" / "job" / "2026-11-21_10-00"
+    (odd / "loop").symlink_to("..")
+    result = asyncio.run(prune(backups, POLICY, now=NOW, dry_run=False))
+    assert result.deleted == ("2026-11-20_10-00",)
+    assert [d.reason for d in result.decisions if d.name == odd.name] == ["cannot be listed"]
+    assert (odd / "backup.seal").exists()
 
 
 def test_prune_stops_when_restore_version_appears_meanwhile(
