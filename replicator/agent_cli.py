@@ -232,8 +232,9 @@ def _status(arguments: argparse.Namespace) -> int:
         document = _ask(arguments.http)
     except (OSError, ValueError, RecursionError, HTTPException, ReplicatorError) as error:
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-        shown = " ".join(str(reason).split())[:200]
-        print(f"error: no agent answers at {arguments.http!a}: {shown}", file=sys.stderr)
+        shown = " ".join(str(reason).split())[:200]  # it may be anything's answer
+        text = ascii(f"no agent answers at {arguments.http[:80]}: {shown}")[1:-1]
+        print(f"error: {text}", file=sys.stderr)
         return 1
     print(json.dumps(document, indent=2) if arguments.format == "json" else _as_text(document))
     return 0

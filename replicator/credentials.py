@@ -161,7 +161,9 @@ def _check_endpoint(endpoint: str, field_name: str = "endpoint") -> None:
         parts = urlsplit(endpoint)
         port, host = parts.port, parts.hostname or ""
     except ValueError:
-        raise StorageConfigError(f"{field_name}: no URL; {_ENDPOINT_EXPECTED}") from None
+        raise StorageConfigError(
+            f"{field_name}: no URL, or no such port; {_ENDPOINT_EXPECTED}"
+        ) from None
     if parts.username is not None or parts.password is not None or "@" in parts.netloc:
         raise StorageConfigError(f"{field_name}: takes no user or password; {_ENDPOINT_EXPECTED}")
     if not _PRINTABLE.fullmatch(endpoint) or parts.query or parts.fragment or port == 0:

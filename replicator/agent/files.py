@@ -82,18 +82,22 @@ class Reserve:
         self._with_room(lambda: replace_link(path, target, scratch))
 
     def _with_room(self, write: Callable[[], None]) -> None:
-        spare = [path for path in (self._room, *self._files) if path.exists()]
         while True:
             try:
                 write()
             except OSError as error:
-                if not is_full(error) or not spare:
+                if not is_full(error) or not self._give_up():
                     raise
-                # Last the one with room in it, unless room is what is lacking.
-                lacks_files = os.statvfs(self._room.parent).f_favail == 0
-                spare.pop(-1 if lacks_files else 0).unlink(missing_ok=True)
             else:
                 return
+
+    def _give_up(self) -> bool:
+        """Free a little; False where nothing is left. Room goes first, unless files are lacking."""
+        held = [path for path in (self._room, *self._files) if path.exists()]
+        if held:
+            lacks_files = os.statvfs(self._room.parent).f_favail == 0
+            held[-1 if lacks_files else 0].unlink(missing_ok=True)
+        return bool(held)
 
 
 def is_full(error: OSError) -> bool:

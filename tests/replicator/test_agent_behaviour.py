@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
-import json
-import os
 import re
-import secrets
-import subprocess
 import time
 import urllib.request
 
@@ -18,10 +13,8 @@ from agent_lab import SIZE, Lab, tree
 
 from replicator.agent import tier
 from replicator.agent.bandwidth import Bandwidth
-from replicator.agent.files import Reserve
 from replicator.agent.space import NoSpaceError, Space
 from replicator.agent.tier import name_backup
-from replicator.core.effects import Persist, WriteError
 from replicator.demo.cluster import finish_save, prepare_save
 from replicator.digest import read_content, reference_hash
 from replicator.manifest import ShardManifest
@@ -345,122 +338,6 @@ def test_a_slow_link_replicates_in_the_end(tmp_path):
     go(scenario())
 
 
-@contextlib.contextmanager
-def small_tmpfs(path, options):
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("mounting is not permitted here")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=False)
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
-
-
-@needs_root
-def test_a_full_memory_disk_is_reported_and_survived(tmp_path):
-    size = 16 * 1024 * 1024
-
-    async def scenario(small):
-        async with Lab(tmp_path) as lab:
-            assert lab.local(1) == small
-            await lab.start()
-            await lab.restored()
-            await lab.replicate(1, size // 5)
-            (small / "filler").write_bytes(bytes(size // 3))
-            lab.save_on(0, 2, size // 5)
-            lab.save_on(1, 2, size // 5)
-            await lab.until(lambda: "no-space" in lab.errors(1), "the report")
-            assert lab.replicated() == 1
-            with contextlib.suppress(OSError), (small / "more").open("wb", buffering=0) as more:
-                while True:  # not one page is left
-                    more.write(bytes(4096))
-            lab.save_on(0, 3, size // 5)
-            state = small / ".stowplan" / "state.json"
-            agent = lab.agents[1]
-            assert agent is not None
-            before = state.stat().st_mtime_ns
-            agent.apply([Persist(agent.node.state), WriteError("room for this")])
-            assert state.stat().st_mtime_ns > before
-            assert "room for this" in lab.errors(1)
-            (small / "more").unlink()
-            (small / "filler").unlink()
-            lab.save_on(1, 3, size // 5)
-            await lab.until(lambda: lab.replicated() == 3, "replication to go on")
-
-    with small_tmpfs(tmp_path / "job-node1", f"size={size}") as small:
-        go(scenario(small))
-
-
-def fill_with_files(directory):
-    """Make empty files until the volume takes no more; returns them."""
-    made = []
-    with contextlib.suppress(OSError):
-        while True:
-            path = directory / f"full-{secrets.token_hex(4)}"
-            path.touch()
-            made.append(path)
-    return made
-
-
-@needs_root
-def test_a_volume_that_takes_no_more_files_is_reported_and_survived(tmp_path):
-    async def scenario(small):
-        async with Lab(tmp_path) as lab:
-            await lab.start()
-            await lab.restored()
-            await lab.replicate(1)
-            full = fill_with_files(small)
-            lab.save_on(0, 2)  # its copy does not fit on node 1
-            await lab.until(lambda: "No space left" in lab.errors(1), "the report")
-            await asyncio.sleep(0.5)  # several ticks, which look after the reserve
-            assert not lab.tasks[1].done()
-            await lab.kill(1)
-            full += fill_with_files(small)
-            await lab.start(1)
-            # With no file to spare: a restore's marker, the state and the errors still fit.
-            full += fill_with_files(small)
-            full.pop().rename(small / "replicator.yaml.tmp")
-            (small / "replicator.yaml.tmp").write_text(lab.config(1))
-            (small / "replicator.yaml.tmp").rename(small / "replicator.yaml")
-            lab.write_config(0, lab.config(0))
-            assert await lab.wait_restored() == 1
-            for path in full:
-                path.unlink()
-            await lab.replicate(3)
-
-    with small_tmpfs(tmp_path / "job-node1", "size=64m,nr_inodes=60") as small:
-        go(scenario(small))
-
-
-@needs_root
-def test_the_reserve_of_a_full_volume_is_taken_when_there_is_room_again(tmp_path):
-    with small_tmpfs(tmp_path / "small", "size=1m,nr_inodes=20") as small:
-        reserve = Reserve(small / "reserve")
-        full = fill_with_files(small)
-        reserve.fill()
-        assert not list(small.glob("reserve*"))
-        with pytest.raises(OSError, match="No space left"):
-            reserve.write_whole(small / "vital", b"x", small)
-        for path in full:
-            path.unlink()
-        reserve.fill()
-        assert len(list(small.glob("reserve*"))) == Reserve.FILES
-        fill_with_files(small)
-        for number in range(Reserve.FILES - 1):
-            reserve.write_whole(small / f"vital-{number}", b"", small)
-        assert (small / "reserve").exists()  # the room in it was not what lacked
-        reserve.replace_link(small / "link", "vital-0", small)
-        assert (small / "link").exists()
-
-
 def test_data_whose_record_is_damaged_is_kept_aside_and_another_copy_used(tmp_path):
     async def scenario():
         async with Lab(tmp_path) as lab:
@@ -523,122 +400,3 @@ def test_room_promised_to_two_equal_copies_is_given_back_by_each(tmp_path):
         space.release(space.reserve(8 * 2**20))
     with pytest.raises(NoSpaceError, match="are free"):
         space.reserve(10 * 2**20)
-
-
-@pytest.mark.parametrize("what", ["directory", "pipe"])
-def test_a_restore_version_that_cannot_be_read_refuses_the_start(tmp_path, what):
-    async def scenario():
-        async with Lab(tmp_path) as lab:
-            await lab.start()
-            await lab.restored()
-            await lab.replicate(1)
-            before = [lab.copies(index) for index in range(2)]
-            version = lab.backup_dir / lab.job / "restore.version"
-            version.parent.mkdir(exist_ok=True)
-            version.mkdir() if what == "directory" else os.mkfifo(version)
-            lab.begin()
-            await lab.until(lambda: lab.failed(0) and lab.failed(1), "the refusal")
-            assert "restore.version is unreadable" in lab.failed(0)
-            assert lab.marker(0) is None
-            assert [lab.copies(index) for index in range(2)] == before
-
-    go(scenario())
-
-
-DAMAGE = {
-    "cut off": lambda text: text[: len(text) // 2],
-    "no text": lambda _: b"\xff\xfe",
-    "a list": lambda _: b"[]",
-    "empty": lambda _: b"",
-    "deep": lambda _: b"[" * 100_000,
-    "config is a number": lambda text: json.dumps({**json.loads(text), "config": 5}),
-    "config is none of ours": lambda text: json.dumps({**json.loads(text), "config": "x: ["}),
-    "infinite epoch": lambda text: json.dumps({**json.loads(text), "epoch": float("inf")}),
-    "odd run": lambda text: json.dumps({**json.loads(text), "linked": ["a", 1]}),
-    "short pair": lambda text: json.dumps({**json.loads(text), "checkpoint": [1]}),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_damaged_state_is_told_to_the_job_and_put_aside(tmp_path, damage):
-    async def scenario():
-        async with Lab(tmp_path, 1) as lab:
-            await lab.start()
-            await lab.restored()
-            await lab.replicate(1)
-            await lab.kill(0)
-            state = lab.local(0) / ".stowplan" / "state.json"
-            damaged = damage(state.read_bytes())
-            damaged = damaged.encode() if isinstance(damaged, str) else damaged
-            state.write_bytes(damaged)
-            await lab.start(0)
-            assert "the agent's state is damaged and was put aside" in lab.errors(0)
-            assert "until replicator.yaml is written again" in lab.errors(0)
-            assert state.with_name("state.json.damaged").read_bytes() == damaged
-            await lab.kill(0)
-            await lab.start(0)
-            assert lab.errors(0).count("damaged") == 1  # told once
-            assert await lab.restored() == 1  # nothing was lost with it
-            await lab.replicate(2)
-
-    go(scenario())
-
-
-def test_directories_in_place_of_the_agents_files_are_replaced(tmp_path):
-    async def scenario():
-        async with Lab(tmp_path, 1) as lab:
-            local = lab.local(0)
-            (local / ".stowplan" / "state.json" / "x").mkdir(parents=True)
-            await lab.start()
-            assert "the agent's state is damaged" in lab.errors(0)
-            (local / "replicator.failed" / "x").mkdir(parents=True)
-            (local / "replicator.yaml.tmp").write_text("x: [")
-            (local / "replicator.yaml.tmp").rename(local / "replicator.yaml")
-            await lab.until((local / "replicator.failed").is_file, "the refusal")
-            assert "replicator.yaml:2:1:" in lab.failed(0)
-            await lab.until(lambda: not (local / "replicator.yaml").exists(), "consumption")
-            await lab.restored()
-            state = local / ".stowplan" / "state.json"
-            state.unlink()
-            (state / "x").mkdir(parents=True)
-            (local / "replicator.errors").unlink(missing_ok=True)
-            (local / "replicator.errors" / "x").mkdir(parents=True)
-            await lab.replicate(1)
-            assert state.is_file()
-            lab.agents[0].reports.error("heard")
-            assert lab.errors(0) == "heard\n"
-
-    go(scenario())
-
-
-def test_backups_without_a_location_are_told_once_a_start(tmp_path):
-    async def scenario():
-        async with Lab(tmp_path) as lab:
-            lab.options = [{"storage": None}, {"storage": None}]
-            await lab.start()
-            for step in (1, 2, 3):
-                if step in (1, 3):
-                    await lab.restored(backup_interval_steps=1, backup_interval_minutes=None)
-                await lab.replicate(step)
-                await lab.until(
-                    lambda: all("no backup location" in lab.errors(i) for i in range(2)), "it"
-                )
-                await asyncio.sleep(0.3)
-                for index in range(2):
-                    assert lab.errors(index).count("no backup location (--backup)") == 1
-
-    go(scenario())
-
-
-@pytest.mark.parametrize("kind", ["pipe", "directory"])
-def test_a_configuration_that_is_no_file_is_refused_and_consumed(tmp_path, kind):
-    async def scenario():
-        async with Lab(tmp_path, 1) as lab:
-            await lab.start()
-            path = lab.local(0) / "replicator.yaml"
-            os.mkfifo(path) if kind == "pipe" else path.mkdir()
-            await lab.until(lambda: lab.failed(0), "the refusal")
-            assert "replicator.yaml: no regular file" in lab.failed(0)
-            await lab.until(lambda: not path.exists(), "consumption")
-
-    go(scenario())

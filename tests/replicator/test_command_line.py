@@ -188,7 +188,7 @@ def test_something_else_than_an_agent_answers(
     answers[0] = answer
     for form in ("text", "json"):
         line = refused(capsys, "status", "--http", address, "--format", form)
-        assert f"no agent answers at '{address}'" in line
+        assert f"no agent answers at {address}: " in line
 
 
 def test_the_status_of_an_agent_without_a_coordinator_is_shown(
