@@ -12,6 +12,7 @@ from replicator.agent.adoption import adopt, unrecorded
 from replicator.agent.markers import job_of
 from replicator.agent.tier import Tier
 from replicator.errors import ConfigError, ReplicatorError
+from replicator.platform.base import PlatformError
 from replicator.protocol import CONFIG_FILE, ReplicatorConfig
 from replicator.storage import BackupTierError
 
@@ -58,7 +59,11 @@ class Intake:
         agent = self._agent
         node = agent.node
         assert node is not None
-        platform_uid = agent.settings.platform.job_uid
+        try:
+            platform_uid = agent.settings.platform.job_uid
+        except PlatformError as error:
+            log.error("the job cannot start yet", extra={"reason": str(error)})
+            return  # the next scan tries again
         try:
             config = agent.markers.read_config(dict(agent.settings.environ)).of_run(platform_uid)
         except (ConfigError, ReplicatorError) as error:

@@ -17,7 +17,11 @@ class Platform(Protocol):
 
     @property
     def job_uid(self) -> str:
-        """Identity of the job's run where the platform knows it, else empty."""
+        """Identity of the job's run where the platform knows it, else empty.
+
+        Raises:
+            PlatformError: it cannot be found out now.
+        """
 
     async def coordinators(self, job: str) -> list[str]:
         """Addresses (`host:port`) at which the job's coordinator may be, best first.

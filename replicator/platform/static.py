@@ -31,7 +31,6 @@ class StaticPlatform:
     def __init__(self, path: Path, job_uid: str = "") -> None:
         self._path = path
         self._uid = job_uid
-        self._last_uid = ""
         self.agents()  # a bad file is an error at start, not at the first failure
 
     def agents(self) -> list[str]:
@@ -46,15 +45,10 @@ class StaticPlatform:
     def job_uid(self) -> str:
         """The one given, else the `job-uid` of the file, or empty.
 
-        A file that cannot be used now (somebody is writing it) has the one it had before.
+        Raises:
+            PlatformError: the file cannot be used now; somebody may be writing it.
         """
-        if self._uid:
-            return self._uid
-        try:
-            return self._read()[1]
-        except PlatformError as error:
-            log.error("the peers file cannot be used now", extra={"reason": str(error)})
-            return self._last_uid
+        return self._uid or self._read()[1]
 
     async def coordinators(self, job: str) -> list[str]:
         """Every agent: they are asked, and the one with rank 0 says so."""
@@ -76,8 +70,7 @@ class StaticPlatform:
             raise PlatformError(f"{self._path}: no such file; expected a list of agents") from None
         except OSError as error:
             raise PlatformError(f"{self._path}: {error.strerror or error}") from None
-        agents, self._last_uid = _parse(content, str(self._path))
-        return agents, self._last_uid
+        return _parse(content, str(self._path))
 
 
 def _parse(content: bytes, shown: str) -> tuple[list[str], str]:

@@ -284,11 +284,10 @@ def test_while_the_peers_file_is_being_written_agents_go_on(tmp_path, caplog):
             await lab.replicate(1)
             lab.peers_file.write_text("")
             lab.begin()
-            await lab.until(lambda: "peers file cannot be used now" in caplog.text, "the report")
-            await asyncio.sleep(0.5)
-            lab.peers_file.write_text(good)
+            await lab.until(lambda: "the job cannot start yet" in caplog.text, "the report")
+            lab.peers_file.write_text(good.replace("run-1", "run-2"))
             assert await lab.wait_restored() == 1
-            assert {agent.node.state.job.uid for agent in lab.agents} == {"run-1"}
+            assert {agent.node.state.job.uid for agent in lab.agents} == {"run-2"}
             await lab.replicate(2)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
