@@ -8,7 +8,6 @@ job-uid: "2026-11-30-a"                       # optional: tells two runs of one 
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import yaml
@@ -21,8 +20,6 @@ from replicator.platform.base import PlatformError
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """Room for more than 100,000 addresses."""
-
-log = logging.getLogger("replicator.static")
 
 
 class StaticPlatform:
