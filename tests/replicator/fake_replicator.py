@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from replicator.config import Framework, ReplicatorConfig, parse_config
@@ -29,6 +30,19 @@ from replicator.protocol import (
     parse_step_directory,
     survives_cleanup,
 )
+
+CONFIG = ReplicatorConfig(
+    job_name="job",
+    framework=Framework.PYTORCH_DISTRIBUTED,
+    node_rank=0,
+    nodes=1,
+    peer_ranks=None,
+    peers_per_node=0,
+    backup_interval_minutes=30,
+    backup_interval_steps=None,
+)
+FILES = replace(CONFIG, framework=Framework.PYTORCH, workers_per_node=2)
+"""A job of one node, with a directory a step and with a file for each of two workers."""
 
 
 class FakeReplicator:

@@ -9,18 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_replicator import FakeReplicator
+from fake_replicator import CONFIG, FILES, FakeReplicator
 
 from replicator.client import (
     AsyncReplicatorClient,
     ClientError,
-    Framework,
     HandshakeTimeoutError,
     LocalDirectoryError,
     MarkerError,
     Prerestore,
     ReplicatorClient,
-    ReplicatorConfig,
     ReplicatorFailedError,
     RestoreDataError,
     RestoreTimeoutError,
@@ -28,18 +26,6 @@ from replicator.client import (
     StepExistsError,
 )
 from replicator.errors import ConfigError
-
-CONFIG = ReplicatorConfig(
-    job_name="job",
-    framework=Framework.PYTORCH_DISTRIBUTED,
-    node_rank=0,
-    nodes=1,
-    peer_ranks=None,
-    peers_per_node=0,
-    backup_interval_minutes=30,
-    backup_interval_steps=None,
-)
-FILES = replace(CONFIG, framework=Framework.PYTORCH, workers_per_node=2)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_replicator import CONFIG, FILES
 
 from replicator.client import (
     AsyncReplicatorClient,
@@ -31,17 +32,6 @@ from replicator.client import (
 )
 from replicator.errors import ConfigError
 
-CONFIG = ReplicatorConfig(
-    job_name="job",
-    framework=Framework.PYTORCH_DISTRIBUTED,
-    node_rank=0,
-    nodes=1,
-    peer_ranks=None,
-    peers_per_node=0,
-    backup_interval_minutes=30,
-    backup_interval_steps=None,
-)
-FILES = replace(CONFIG, framework=Framework.PYTORCH, workers_per_node=2)
 NOBODY = 65534
 
 

@@ -62,20 +62,12 @@ async def restart_with_spare_as_rank_0(
     assert not lab.failed(2)
 
 
-def test_a_rank_that_joined_the_old_coordinator_goes_over_to_a_younger_one(tmp_path, monkeypatch):
+@pytest.mark.parametrize("at_a_time", [32, 1])  # agents that are asked together
+def test_a_rank_that_joined_the_old_coordinator_goes_over_to_a_younger_one(
+    tmp_path, monkeypatch, at_a_time
+):
     monkeypatch.setattr(uplink, "DOUBT_SECONDS", 0.2)
-
-    async def scenario():
-        async with Lab(tmp_path, 3) as lab:
-            saved = await start_with_spare(lab)
-            await restart_with_spare_as_rank_0(lab, 1, saved, pause=0.5)
-
-    go(scenario())
-
-
-def test_among_many_agents_the_younger_coordinator_is_found_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(uplink, "DOUBT_SECONDS", 0.2)
-    monkeypatch.setattr(uplink, "PROBES", 1)
+    monkeypatch.setattr(uplink, "PROBES", at_a_time)
 
     async def scenario():
         async with Lab(tmp_path, 3) as lab:

@@ -146,15 +146,21 @@ def test_a_restore_link_under_any_name_goes_with_its_data(tmp_path, name):
     go(scenario())
 
 
+def reference_data(local: Path, content: bytes) -> str:
+    """Data as the public reference names it; returns its hash, for a `.meta`."""
+    save = local / "written"
+    save.mkdir()
+    (save / "x").write_bytes(content)
+    stored = reference_hash(read_content(save))
+    save.rename(local / f"{stored}.data")
+    return stored
+
+
 def test_the_reference_data_of_another_job_is_kept_aside_and_released(tmp_path):
     async def scenario():
         async with Lab(tmp_path) as lab:
             local = lab.local(0)
-            save = local / "written"
-            save.mkdir()
-            (save / "x").write_bytes(b"1" * 5000)
-            stored = reference_hash(read_content(save))
-            save.rename(local / f"{stored}.data")
+            stored = reference_data(local, b"1" * 5000)
             (local / "old-s12-n0-w0.meta").write_text(stored)
             (local / "old-s11-n0-w0.meta").write_text("no hash")
             await lab.start()
@@ -177,11 +183,7 @@ def test_the_reference_data_that_this_job_has_too_stays(tmp_path):
     async def scenario():
         async with Lab(tmp_path, 1) as lab:
             local = lab.local(0)
-            save = local / "written"
-            save.mkdir()
-            (save / "x").write_bytes(b"1" * 5000)
-            stored = reference_hash(read_content(save))
-            save.rename(local / f"{stored}.data")
+            stored = reference_data(local, b"1" * 5000)
             for job in ("old", "job"):
                 (local / f"{job}-s12-n0-w0.meta").write_text(stored)
             await lab.start()
