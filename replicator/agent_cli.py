@@ -24,6 +24,7 @@ from replicator.agent.settings import AgentSettings
 from replicator.agent.tls import PeerTls
 from replicator.arguments import port, seconds, whole_number
 from replicator.backup_cli import open_storage
+from replicator.config import is_safe_job_name
 from replicator.core.model import Timing
 from replicator.credentials import StorageConfigError
 from replicator.errors import ProtocolError, ReplicatorError
@@ -167,13 +168,18 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
 
 
 def _check_names(arguments: argparse.Namespace) -> None:
-    """Raise ProtocolError where an option that names a host cannot be one."""
+    """Raise ProtocolError where an option names a host or a run that cannot be one."""
     bind, name = arguments.bind, arguments.tls_name
     split_address(f"[{bind}]:1" if ":" in bind else f"{bind}:1")
     if name:
         split_address(f"{name}:1")
     if arguments.advertise:
         split_address(arguments.advertise)
+    uid = arguments.job_uid
+    if uid and not is_safe_job_name(uid):
+        raise ProtocolError(
+            f"--job-uid: expected letters, digits, '.', '_' and '-', found {uid[:80]!a}"
+        )
 
 
 def _mounted_bucket(arguments: argparse.Namespace) -> ObjectStorage:

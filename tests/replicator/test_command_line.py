@@ -60,6 +60,7 @@ def agent(tmp_path: Path) -> list[str]:
         (["--bind", "a b"], "no address"),
         (["--bind", "a..b"], "no address"),
         (["--advertise", "a\nb:80"], "no address"),
+        (["--job-uid", "run 7"], "--job-uid: expected letters, digits"),
         (["--http", "\udcff:80"], "no address"),
         (["--backup", "file://[x"], "the backup URL"),
         (["--backup", "gs://[x/y", "--backup-credentials", "anonymous"], "the backup URL"),
