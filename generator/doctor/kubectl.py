@@ -135,9 +135,9 @@ class Kubectl:
             if "items" not in answer:
                 raise NoClusterError(f"{path}: the answer is no list")
             for item in answer["items"] or []:
-                if full_name(item) not in given:
+                if (name := full_name(item)) not in given:
+                    given.add(name)
                     yield item
-                given.add(full_name(item))
             position = (answer.get("metadata") or {}).get("continue", "")
             asked = {**paged, "continue": position} if position else None
 

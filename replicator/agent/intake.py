@@ -81,7 +81,7 @@ class Intake:
         node.holdings.replace(agent.store.load(config))
         agent.accepted_at = time.time()
         agent.restoring_since = agent.now()
-        job = job_of(config, platform_uid)
+        job = job_of(config)
         agent.metrics.peers.set(len(job.peers))
         agent.apply(node.accept(job, secrets.token_hex(8), agent.now()))
         self._consume()

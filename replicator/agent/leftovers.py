@@ -55,22 +55,19 @@ _MARKER: Final = {
 _UNFINISHED: Final = {Kind.FILE: Fate.REMOVE, Kind.DIRECTORY: Fate.REMOVE}
 _STEP_LINK: Final = {Kind.LINK: Fate.REMOVE, Kind.FOREIGN_LINK: Fate.ASIDE}
 
-_SMALL_FILE: Final = r"replicator\.(yaml|prerestore|errors|failed)"
+_REPORT: Final = r"replicator\.(prerestore|errors|failed)"
 _SHARD: Final = r".+-s[0-9]+-n[0-9]+-w[0-9]+\."
 _RULES: Final[tuple[tuple[re.Pattern[str], dict[Kind, Fate]], ...]] = tuple(
     (re.compile(pattern), fates)
     for pattern, fates in (
         # The replicator's markers. A restore link goes wherever it points: the job loads from it.
-        (r"replicator\.(prerestore|errors|failed)", _MARKER),
+        (_REPORT, _MARKER),
         (_SHARD + "restore", _MARKER),
         # Saves that no agent has taken over.
         (_SHARD + "save", {**_ANY_LINK, **_UNFINISHED}),
         (r"0|[1-9][0-9]{0,18}", {**_STEP_LINK, Kind.DIRECTORY: Fate.REMOVE}),  # a link: Orbax's
         # `replicator.yaml` and reports on their way (Orbax; our client).
-        (
-            r"replicator\.(yaml|prerestore|errors|failed)(\.[0-9a-f]+)?\.tmp",
-            {Kind.FILE: Fate.REMOVE},
-        ),
+        (rf"(replicator\.yaml|{_REPORT})(\.[0-9a-f]+)?\.tmp", {Kind.FILE: Fate.REMOVE}),
         # Unfinished: Orbax's steps, our client's saves, the public reference's files and copies.
         (r"[0-9]+\.orbax-checkpoint-tmp.*", {Kind.DIRECTORY: Fate.REMOVE}),
         (r"[0-9]+\.pending(\.[0-9]+)?", {Kind.DIRECTORY: Fate.REMOVE}),

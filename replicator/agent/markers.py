@@ -184,7 +184,7 @@ def _parse_state(content: bytes, platform_uid: str) -> SavedState:
     if config is not None and is_safe_job_name(platform_uid):
         config = config.of_run(platform_uid)  # a bad one is no reason to forget the job
     state = NodeState(
-        job=None if config is None else job_of(config, platform_uid),
+        job=None if config is None else job_of(config),
         attempt=str(document["attempt"]),
         epoch=int(document["epoch"]),
         linked=_pair(Run, str, document["linked"]),
@@ -209,15 +209,15 @@ def _one_line(text: str) -> bytes:
     return (" ".join(text.split())[:2000] + "\n").encode()
 
 
-def job_of(config: ReplicatorConfig, platform_uid: str) -> Job:
-    """What the core needs of a configuration. The platform's job UID wins over the file's."""
+def job_of(config: ReplicatorConfig) -> Job:
+    """What the core needs of a configuration, in which the job UID that counts stands already."""
     return Job(
         name=config.job_name,
         rank=config.node_rank,
         world=config.nodes,
         workers=config.workers_per_node,
         peers=config.replication_peers(),
-        uid=platform_uid or config.job_uid or "",
+        uid=config.job_uid or "",
         data_parallelism=config.assume_data_parallelism,
         backup_minutes=config.backup_interval_minutes,
         backup_steps=config.backup_interval_steps,

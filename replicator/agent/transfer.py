@@ -10,7 +10,6 @@ cores a copy takes as long as the slower of the two, not as both.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import threading
@@ -23,7 +22,7 @@ from blake3 import blake3
 
 from replicator.agent.bandwidth import CHUNK_BYTES, Bandwidth
 from replicator.agent.channel import Channel
-from replicator.agent.files import open_beneath, remove, sync_directory
+from replicator.agent.files import is_full, open_beneath, remove, sync_directory
 from replicator.agent.sockets import Connection
 from replicator.agent.space import NoSpaceError, Reservation
 from replicator.agent.store import LocalStore
@@ -108,7 +107,7 @@ def receive(
 def _failure_of(error: Exception) -> Failure:
     if isinstance(error, NoSpaceError):
         return Failure.NO_SPACE
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and is_full(error):
         return Failure.NO_SPACE
     if isinstance(error, ManifestError):
         return Failure.CORRUPT

@@ -485,29 +485,18 @@ def test_f12_a_second_job_of_the_same_name_does_not_join_the_first(tmp_path):
     go(scenario())
 
 
-def test_f12_a_job_uid_tells_two_runs_apart(tmp_path):
+@pytest.mark.parametrize(
+    ("uid", "words"), [("run-b", "another run of job"), (None, "uid of node 1 is not set")]
+)
+def test_f12_a_job_uid_tells_two_runs_apart(tmp_path, uid, words):
     async def scenario():
         async with Lab(tmp_path) as lab:
             await lab.start()
             lab.write_config(0, lab.config(0, job_uid="run-a"))
-            lab.write_config(1, lab.config(1, job_uid="run-b"))
-            await lab.until(lambda: "another run of job" in lab.errors(1), "the refusal")
+            lab.write_config(1, lab.config(1, job_uid=uid))
+            await lab.until(lambda: words in lab.errors(1), "the refusal")
             assert lab.marker(0) is None
             assert lab.marker(1) is None
-            lab.write_config(1, lab.config(1, job_uid="run-a"))
-            assert await lab.wait_restored() is None
-
-    go(scenario())
-
-
-def test_f12_a_uid_on_one_side_only_is_another_run(tmp_path):
-    async def scenario():
-        async with Lab(tmp_path) as lab:
-            await lab.start()
-            lab.write_config(0, lab.config(0, job_uid="run-a"))
-            lab.write_config(1, lab.config(1))
-            await lab.until(lambda: "uid of node 1 is not set" in lab.errors(1), "the refusal")
-            assert lab.marker(0) is None
             lab.write_config(1, lab.config(1, job_uid="run-a"))
             assert await lab.wait_restored() is None
 
