@@ -29,7 +29,7 @@ def hello(rank: int, world: int) -> msg.Hello:
         Copy(CheckpointId(1, 1), ShardId(r, 0), content(1, r), world) for r in (rank, rank ^ 1)
     )
     return msg.Hello(
-        rank, world, 1, (rank ^ 1,), False, "job", "", "a", f"h:{rank + 1}", 1, None, None, None,
+        rank, world, 1, (rank ^ 1,), None, "job", "", "a", f"h:{rank + 1}", 1, None, None, None,
         "", () if rank % 10 == 0 else copies,
     )  # fmt: skip
 

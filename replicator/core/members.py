@@ -58,8 +58,12 @@ class Members:
             )
         if not 0 <= hello.rank < job.world:
             return f"node-rank {hello.rank} is outside 0..{job.world - 1}"
-        if hello.data_parallel != (job.data_parallelism is not None):
-            return "assume-data-parallelism differs between nodes"
+        if hello.data_parallelism != job.data_parallelism:
+            return (
+                f"assume-data-parallelism of node {hello.rank} is "
+                f"{hello.data_parallelism or 'not set'}, the coordinator's is "
+                f"{job.data_parallelism or 'not set'}; waiting for equal replicator.yaml files"
+            )
         if any(not 0 <= peer < job.world or peer == hello.rank for peer in hello.peers):
             return f"node {hello.rank} names peers outside the job or itself: {hello.peers}"
         old = self.by_rank.get(hello.rank)

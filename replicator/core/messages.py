@@ -31,7 +31,7 @@ class Hello:
     world: int
     workers: int
     peers: tuple[int, ...]
-    data_parallel: bool
+    data_parallelism: int | None
     job: str
     uid: str
     attempt: str

@@ -34,6 +34,11 @@ MAX_TOLD = 1000
 """Errors that are remembered so as not to be written again."""
 HELLO_PAUSE = 1.0
 """Seconds between two hellos that the coordinator could not use yet."""
+LOST_BEFORE_LINK = (
+    "this node's copy proved bad after all nodes had agreed to restore it; it was put aside, and a "
+    "restart of the job restores it from another copy"
+)
+"""Why a node cannot follow a commit: it was found out between its consent and the commit."""
 
 
 class Node:
@@ -267,8 +272,10 @@ class Node:
 
     def _on_commit(self, commit: msg.Commit, now: float) -> list[fx.NodeEffect]:
         state = self.state
-        if state.linked is not None or state.prepared != commit.run or state.job is None:
+        if state.linked is not None or state.job is None:
             return []
+        if state.prepared != commit.run:
+            return self._give_up(LOST_BEFORE_LINK)  # all others are released and cannot come back
         effects = self._transfers.end_checks()
         if commit.checkpoint is None:
             effects += self.holdings.put_all_aside("no checkpoint could be restored as a whole")

@@ -31,7 +31,7 @@ def hello(state: NodeState, address: str, copies: tuple[Copy, ...]) -> Hello:
         world=job.world,
         workers=job.workers,
         peers=job.peers,
-        data_parallel=job.data_parallelism is not None,
+        data_parallelism=job.data_parallelism,
         job=job.name,
         uid=job.uid,
         attempt=state.attempt,

@@ -88,7 +88,12 @@ def test_the_coordinator_that_was_left_behind_is_not_taken_for_the_new_one(tmp_p
     go(scenario())
 
 
-def test_after_a_restart_only_the_agent_that_had_the_coordinator_is_asked(tmp_path, asked):
+def test_after_a_restart_only_the_agent_that_had_the_coordinator_is_asked(
+    tmp_path, monkeypatch, asked
+):
+    monkeypatch.setattr(uplink, "HEAD_START_SECONDS", 1000.0)  # a slow machine is no silent agent
+    monkeypatch.setattr(uplink, "DOUBT_SECONDS", 1000.0)
+
     async def scenario():
         async with Lab(tmp_path, 3) as lab:
             await lab.start()

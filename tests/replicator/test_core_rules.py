@@ -25,7 +25,7 @@ from replicator.core.model import (
     Source,
     Timing,
 )
-from replicator.core.node import Node
+from replicator.core.node import LOST_BEFORE_LINK, Node
 from replicator.core.state import NodeState
 
 RUN = Run(1, "t")
@@ -219,7 +219,27 @@ def test_a_commit_of_a_run_that_was_not_prepared_links_nothing():
     state = NodeState(job=JOB, attempt="a", epoch=1)
     node = Node(state, (), "h:1", TIMING)
     node.link_up(0.0)
-    assert node.received(msg.Commit(RUN, at(1), ()), 0.0) == []
+    effects = node.received(msg.Commit(RUN, at(1), ()), 0.0)
+    assert kinds(effects) == [fx.CancelCopies, fx.Persist, fx.WriteFailed, fx.Reconnect]
+
+
+def test_a_copy_found_bad_between_consent_and_commit_ends_the_start_at_once():
+    """The others are released, and only a restart of the job brings all together again."""
+    held = (Copy(at(1, 0), ShardId(0, 0), content("x"), 2),)
+    node = Node(NodeState(job=JOB, attempt="a", epoch=1), held, "h:1", TIMING)
+    node.link_up(0.0)
+    local = Source(Origin.LOCAL, 0)
+    node.received(msg.Plan(RUN, at(1, 0), "", "", (ShardId(0, 0),)), 0.0)
+    order = msg.Fetch(at(1, 0), ShardId(0, 0), content("x"), 2, local)
+    node.received(order, 0.0)
+    node.copied(Key(at(1, 0), ShardId(0, 0)), content("x"), 2, 0.0)
+    assert node.state.prepared == RUN
+    node.received(order, 0.0)  # a reader has found damage
+    bad = node.copy_failed(Key(at(1, 0), ShardId(0, 0)), local, Failure.CORRUPT, "bad", 0.0)
+    assert fx.Quarantine in kinds(bad)
+    effects = node.received(msg.Commit(RUN, at(1, 0), ()), 0.0)
+    assert [e.text for e in effects if isinstance(e, fx.WriteFailed)] == [LOST_BEFORE_LINK]
+    assert {fx.Link, fx.Delete}.isdisjoint(kinds(effects))
 
 
 def test_the_link_comes_before_the_record_of_it_and_before_any_deletion():
@@ -284,7 +304,7 @@ def test_what_an_earlier_coordinator_still_sends_is_ignored_after_a_new_configur
 
 def hello(rank: int, **changes) -> msg.Hello:
     plain = msg.Hello(
-        rank, 2, 1, (1 - rank,), False, "job", "", f"a{rank}", f"h:{rank + 1}", 0,
+        rank, 2, 1, (1 - rank,), None, "job", "", f"a{rank}", f"h:{rank + 1}", 0,
         None, None, None, "", (),
     )  # fmt: skip
     return replace(plain, **changes)
@@ -307,7 +327,10 @@ def texts(effects) -> list[str]:
         ({"workers": 8}, "x 8 workers"),
         ({"rank": 2, "peers": ()}, "outside 0..1"),
         ({"peers": (1,)}, "outside the job or itself"),
-        ({"data_parallel": True}, "assume-data-parallelism differs"),
+        (
+            {"data_parallelism": 2},
+            "assume-data-parallelism of node 1 is 2, the coordinator's is not",
+        ),
     ],
 )
 def test_a_hello_that_does_not_fit_is_told_why(changes, words):
@@ -530,7 +553,7 @@ def calls_while_all_come_back(world: int) -> int:
             Copy(at(1), shards[held], content(f"c{held}"), world) for held in (rank, *peers[rank])
         )
         hello = msg.Hello(
-            rank, world, 1, peers[rank], False, "job", "", "a", f"h:{rank + 1}", 1, RUN, None,
+            rank, world, 1, peers[rank], None, "job", "", "a", f"h:{rank + 1}", 1, RUN, None,
             at(1), "", copies,
         )  # fmt: skip
         coordinator.received(rank + 1, hello, 0.0)
