@@ -109,15 +109,26 @@ def clear_leftovers(root: Path, quarantine: Path) -> None:
     and again while it saves must not fill the memory.
     """
     fates = _fates(root)
-    aside = [entry for entry, what in fates if what is Fate.ASIDE]
-    if aside:
-        for older in quarantine.glob(f"{ASIDE_PREFIX}*"):
-            remove(older)
-    for entry in aside:
-        entry.rename(quarantine / f"{ASIDE_PREFIX}{entry.name}")
+    _put_aside([entry for entry, what in fates if what is Fate.ASIDE], quarantine)
     for entry, what in fates:
         if what is Fate.REMOVE:
             remove(entry)
+
+
+def clear_config(path: Path, quarantine: Path) -> None:
+    """Take `replicator.yaml` away. A directory of that name may be somebody's data."""
+    if path.is_dir() and not path.is_symlink():
+        _put_aside([path], quarantine)
+    else:
+        remove(path)
+
+
+def _put_aside(entries: list[Path], quarantine: Path) -> None:
+    if entries:
+        for older in quarantine.glob(f"{ASIDE_PREFIX}*"):
+            remove(older)
+    for entry in entries:
+        entry.rename(quarantine / f"{ASIDE_PREFIX}{entry.name}")
 
 
 def _fates(root: Path) -> list[tuple[Path, Fate]]:

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from replicator.agent.files import Reserve, read_small, remove
-from replicator.agent.leftovers import QUARANTINE, clear_leftovers, dangling_restore_links
+from replicator.agent.leftovers import (
+    QUARANTINE,
+    clear_config,
+    clear_leftovers,
+    dangling_restore_links,
+)
 from replicator.core.model import CheckpointId, Job, Run
 from replicator.core.state import NodeState
 from replicator.errors import ReplicatorError
@@ -53,6 +58,7 @@ class Markers:
     def __init__(self, root: Path, scratch: Path) -> None:
         self._root = root
         self._scratch = scratch
+        self._quarantine = scratch.parent / QUARANTINE
         self.reserve = Reserve(scratch.parent / RESERVE_FILE)
 
     # ---- replicator.yaml ------------------------------------------------------------------------
@@ -71,12 +77,12 @@ class Markers:
         return parse_config(content or b"", environ=environ)
 
     def consume_config(self) -> None:
-        """Delete `replicator.yaml`: the job waits for that."""
-        remove(self._root / CONFIG_FILE)
+        """Take `replicator.yaml` away: the job waits for that."""
+        clear_config(self._root / CONFIG_FILE, self._quarantine)
 
     def clean_up(self) -> None:
         """Clear markers, links and unfinished saves of an earlier start; see leftovers.py."""
-        clear_leftovers(self._root, self._scratch.parent / QUARANTINE)
+        clear_leftovers(self._root, self._quarantine)
 
     # ---- for the job ----------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from replicator.client.errors import (
     RestoreTimeoutError,
     SaveError,
     StepExistsError,
+    UnknownWorkerError,
 )
 from replicator.client.session import ReplicatorClient
 from replicator.client.volume import Restored
@@ -40,4 +41,5 @@ __all__ = [
     "Restored",
     "SaveError",
     "StepExistsError",
+    "UnknownWorkerError",
 ]

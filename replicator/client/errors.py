@@ -40,6 +40,10 @@ class RestoreDataError(ClientError):
     """A `.restore` link is there, but what it points to is not."""
 
 
+class UnknownWorkerError(ClientError):
+    """The node has no worker of this number: the config's `workers-per-node` says how many."""
+
+
 class MarkerError(ClientError):
     """`replicator.prerestore` is there, but is not what the protocol says."""
 

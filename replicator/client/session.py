@@ -118,6 +118,7 @@ class ReplicatorClient:
             RestoreTimeoutError: no outcome in time.
             ReplicatorFailedError: the replicator gave up.
             RestoreDataError: the restored data is not there.
+            UnknownWorkerError: the config's `workers-per-node` knows no such worker.
         """
         found = self._poll(timeout, lambda: self.volume.find_restored(worker))
         if found is None:

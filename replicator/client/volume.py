@@ -16,11 +16,13 @@ from pathlib import Path
 
 from replicator.client.errors import (
     ClientConfigError,
+    ClientError,
     LocalDirectoryError,
     MarkerError,
     RestoreDataError,
     SaveError,
     StepExistsError,
+    UnknownWorkerError,
 )
 from replicator.client.reports import Reports, read_regular
 from replicator.config import Framework, ReplicatorConfig, parse_config
@@ -159,9 +161,11 @@ class CheckpointVolume:
         """One worker's outcome: None while there is none, `(None,)` = nothing to restore.
 
         Raises:
+            UnknownWorkerError: nothing will ever be restored for this worker.
             RestoreDataError: the link points to nothing.
             LocalDirectoryError: the directory cannot be read.
         """
+        self._check_worker(worker)
         try:
             entries = [entry.name for entry in self.directory.iterdir()]
         except OSError as error:
@@ -217,21 +221,27 @@ class CheckpointVolume:
         Raises:
             SaveError: no such step, or no such worker: the replicator would never look at it.
         """
-        step = _whole(step, "step")
+        step = _whole(step, "step", SaveError)
         if not 0 <= step <= MAX_STEP:
             raise SaveError(f"step {step} is out of range")
-        workers = self.config.workers_per_node
-        if not 0 <= _whole(worker, "worker") < workers:
-            raise SaveError(
-                f"step {step}: worker {worker} is out of range; with workers-per-node: {workers} "
-                f"expected 0 to {workers - 1}"
-            )
+        try:
+            self._check_worker(worker)
+        except UnknownWorkerError as error:
+            raise SaveError(f"step {step}: {error}") from None
         if self.config.framework is Framework.PYTORCH:
             name = CheckpointName(
                 self.config.job_name, step, self.config.node_rank, worker, NameKind.SAVE
             )
             return self.directory / str(name)
         return self.directory / str(step)
+
+    def _check_worker(self, worker: int) -> None:
+        workers = self.config.workers_per_node
+        if not 0 <= _whole(worker, "worker", UnknownWorkerError) < workers:
+            raise UnknownWorkerError(
+                f"worker {worker} is out of range; with workers-per-node: {workers} expected 0 to "
+                f"{workers - 1}"
+            )
 
     def pending_path(self, step: int, worker: int) -> Path:
         """Where a checkpoint is written before `commit`."""
@@ -306,10 +316,10 @@ def checked_config(config: ReplicatorConfig) -> ReplicatorConfig:
         raise ClientConfigError(error.source, error.problems) from None
 
 
-def _whole(number: int, what: str) -> int:
+def _whole(number: int, what: str, error: type[ClientError]) -> int:
     try:
         if isinstance(number, bool):
             raise TypeError
         return operator.index(number)
     except TypeError:
-        raise SaveError(f"{what} {number!r}: expected a whole number") from None
+        raise error(f"{what} {number!r}: expected a whole number") from None

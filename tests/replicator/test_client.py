@@ -24,6 +24,7 @@ from replicator.client import (
     RestoreTimeoutError,
     SaveError,
     StepExistsError,
+    UnknownWorkerError,
 )
 from replicator.errors import ConfigError
 
@@ -88,8 +89,8 @@ def test_one_file_per_worker(local: Path) -> None:
             restored = client.wait_for_restore(worker=worker, timeout=5)
             assert restored is not None
             assert restored.path.read_bytes() == b"worker %d" % worker
-        with pytest.raises(RestoreTimeoutError):
-            client.wait_for_restore(worker=2, timeout=0.3)
+        with pytest.raises(UnknownWorkerError, match="workers-per-node: 2 expected 0 to 1"):
+            client.wait_for_restore(worker=2)
 
 
 def test_the_replicators_report_is_logged_and_taken(
@@ -286,8 +287,8 @@ def test_the_same_with_asyncio_without_blocking_the_loop(local: Path) -> None:
             assert restored is not None
             assert (restored.path / "w").read_bytes() == b"4"
             assert await client.wait_for_prerestore(timeout=1) == Prerestore(4)
-            with pytest.raises(RestoreTimeoutError):
-                await client.wait_for_restore(worker=9, timeout=0.2)
+            with pytest.raises(UnknownWorkerError):
+                await client.wait_for_restore(worker=9)
         with pytest.raises(SaveError):
             async with client.save(5) as path:
                 raise OSError(28, "No space left on device")

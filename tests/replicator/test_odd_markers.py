@@ -125,9 +125,15 @@ def test_a_configuration_that_is_no_file_is_refused_and_consumed(tmp_path, kind)
         async with Lab(tmp_path, 1) as lab:
             await lab.start()
             path = lab.local(0) / "replicator.yaml"
-            os.mkfifo(path) if kind == "pipe" else path.mkdir()
+            prepared = lab.local(0) / "elsewhere"
+            os.mkfifo(prepared) if kind == "pipe" else prepared.mkdir()
+            if kind == "directory":
+                (prepared / "notes").write_text("mine")
+            prepared.rename(path)
             await lab.until(lambda: lab.failed(0), "the refusal")
             assert "replicator.yaml: no regular file" in lab.failed(0)
             await lab.until(lambda: not path.exists(), "consumption")
+            kept = [found.read_text() for found in lab.local(0).rglob("notes")]
+            assert kept == (["mine"] if kind == "directory" else [])
 
     go(scenario())
