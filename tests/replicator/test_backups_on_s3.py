@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -57,8 +58,6 @@ def storage_at(endpoint: str, bucket: str = "bkt", **options: object) -> ObjectS
 @pytest.fixture
 def bucket(s3_server: str, request: pytest.FixtureRequest) -> str:
     """A fresh bucket, made with a bare signed-by-nobody PUT (moto does not check signatures)."""
-    import urllib.request
-
     name = f"b{zlib.crc32(request.node.nodeid.encode())}"
     call = urllib.request.Request(f"{s3_server}/{name}", method="PUT")
     with urllib.request.urlopen(call, timeout=10):
@@ -100,6 +99,27 @@ def test_a_backup_comes_back_byte_for_byte(proxy: FaultProxy, bucket: str, tmp_p
         assert await backups.clear_restore_version(NAME)
         await backups.delete(NAME)
         assert await backups.names() == ()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "key", ["job/", f"job/{NAME}/", "job/2026-12-01_08-00/", "job//x", f"job/{NAME}/x//y"]
+)
+def test_an_object_that_a_console_or_a_person_left_does_not_hide_a_backup(
+    s3_server: str, bucket: str, tmp_path: Path, key: str
+) -> None:
+    """Web consoles make empty objects whose names end in a slash, for what they show as folders."""
+
+    async def scenario() -> None:
+        backups = JobBackups(storage_at(s3_server, bucket), "job")
+        await store_backup(backups, tmp_path)
+        call = urllib.request.Request(f"{s3_server}/{bucket}/{key}", data=b"", method="PUT")
+        urllib.request.urlopen(call, timeout=10).close()
+        assert NAME in await backups.names()
+        found = await backups.newest_complete()
+        assert found is not None
+        assert (found[0].name, found[1].step) == (NAME, 3)
 
     asyncio.run(scenario())
 
