@@ -25,7 +25,7 @@ compile: $(STAMP) ## Render the inventory into compiled/
 	@$(BIN)/stowplan compile
 
 test: $(STAMP) ## Run every test that needs no cluster
-	@$(BIN)/python -m tests.policies.conftest_binary
+	@$(BIN)/python -m tests.go_binaries
 	@$(BIN)/python -m pytest -n auto -m "not e2e"
 
 simulate: $(STAMP) ## Play 20,000 seeds of faults against the replicator's core (minutes)

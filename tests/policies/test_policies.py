@@ -21,7 +21,7 @@ from generator.checks.run import judge
 from generator.checks.subject import Subject
 from generator.yaml_load import load_documents
 from schemas.versions import Versions
-from tests.policies import conftest_binary
+from tests.go_binaries import CONFTEST
 
 VERSIONS = Versions.of()
 ROOT = policy_folder()
@@ -32,9 +32,9 @@ CASES = sorted((REPOSITORY / "tests" / "cases").rglob("*.yaml"))
 
 @pytest.fixture(scope="session")
 def conftest():
-    binary = conftest_binary.find()
+    binary = CONFTEST.find()
     if binary is None:
-        pytest.skip("no conftest binary: run python -m tests.policies.conftest_binary once")
+        pytest.skip(CONFTEST.missing)
     return binary
 
 

@@ -32,6 +32,10 @@ class FaultProxy:
     rule: Callable[[str, str], Fault | None] = lambda _method, _path: None
     seen: list[tuple[str, str, Fault | None]] = field(default_factory=list)
     on_headers: Callable[[Message], object] = lambda _headers: None
+    translate: Callable[[str, str], str] = lambda _method, path: path
+    """The path that `upstream` expects for a request."""
+    complete: Callable[[str, bytes], dict[str, str]] = lambda _method, _body: {}
+    """Headers that `upstream` forgets in its answer to a request of this method."""
 
     def __enter__(self) -> FaultProxy:
         proxy = self
@@ -91,8 +95,13 @@ class FaultProxy:
     def _forward(self, request: BaseHTTPRequestHandler, body: bytes, fault: Fault | None) -> None:
         target = urlsplit(self.upstream)
         connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=20)
-        headers = {k: v for k, v in request.headers.items() if k.lower() != "connection"}
-        connection.request(request.command, request.path, body or None, headers)
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in ("connection", "host")
+        }
+        path = self.translate(request.command, request.path)
+        connection.request(request.command, path, body or None, headers)
         answer = connection.getresponse()
         content = answer.read()
         connection.close()
@@ -100,6 +109,8 @@ class FaultProxy:
         for name, value in answer.getheaders():
             if name.lower() not in ("transfer-encoding", "connection", "content-length", "date"):
                 request.send_header(name, value)
+        for name, value in self.complete(request.command, content).items():
+            request.send_header(name, value)
         declared = answer.getheader("Content-Length") if request.command == "HEAD" else None
         request.send_header("Content-Length", declared or str(len(content)))
         request.end_headers()
@@ -127,3 +138,18 @@ class FaultProxy:
             request.connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+
+
+def on_path(
+    part: str, fault: Fault, *, times: int = 10**9, method: str | None = None
+) -> Callable[[str, str], Fault | None]:
+    """A rule: the first `times` requests whose path holds `part` suffer `fault`."""
+    left = [times]
+
+    def rule(found_method: str, path: str) -> Fault | None:
+        if part not in path or (method is not None and found_method != method) or left[0] <= 0:
+            return None
+        left[0] -= 1
+        return fault
+
+    return rule

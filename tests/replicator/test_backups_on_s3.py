@@ -7,13 +7,13 @@ import logging
 import os
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from backup_cases import NAME, make_shard, manifest_of, seal_of, store_backup, tree_of
-from fault_proxy import Fault, FaultProxy
+from fault_proxy import Fault, FaultProxy, on_path
 
 from replicator.backups import JobBackups
 from replicator.credentials import CredentialKind, Credentials
@@ -62,21 +62,6 @@ def bucket(s3_server: str, request: pytest.FixtureRequest) -> str:
     call = urllib.request.Request(f"{s3_server}/{name}", method="PUT")
     with urllib.request.urlopen(call, timeout=10):
         return name
-
-
-def on_path(
-    part: str, fault: Fault, *, times: int = 10**9, method: str | None = None
-) -> Callable[[str, str], Fault | None]:
-    """A rule: the first `times` requests whose path holds `part` suffer `fault`."""
-    left = [times]
-
-    def rule(found_method: str, path: str) -> Fault | None:
-        if part not in path or (method is not None and found_method != method) or left[0] <= 0:
-            return None
-        left[0] -= 1
-        return fault
-
-    return rule
 
 
 def test_a_backup_comes_back_byte_for_byte(proxy: FaultProxy, bucket: str, tmp_path: Path) -> None:
@@ -129,8 +114,7 @@ def test_gs_speaks_the_same_requests_with_a_bearer_token(
 ) -> None:
     """Google's XML API is S3's but for the signature, so moto's server can stand in for it.
 
-    fake-gcs-server cannot: obstore uses the XML API, whose PUT of an object version 1.56.1 of it
-    refuses ("invalid uploadType").
+    It has what fake-gcs-server lacks (see test_backups_on_gs.py): uploads in parts.
     """
     monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "ambient")
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", "{}")
