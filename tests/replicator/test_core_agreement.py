@@ -188,3 +188,35 @@ def test_every_plan_of_a_restore_has_a_number_of_its_own():
     assert first is not None
     assert made.run is not None
     assert made.run.epoch > first.epoch
+
+
+# ---- rounds ------------------------------------------------------------------------------------
+
+
+def test_a_step_that_a_node_has_passed_over_holds_up_no_newer_one():
+    """Its save failed there, say: waiting for it would leave all newer steps unprotected."""
+    made = in_a_run()
+    assert made.run is not None
+    assert made.replication is not None
+    save(made, 1, 0.0, ranks=(0,))
+    assert made.replication.active == at(1, made.run.epoch)
+    save(made, 2, 1.0, ranks=(1,))
+    assert made.replication.active == at(2, made.run.epoch)
+    (report, _) = texts(made.tick(2.0))
+    assert "step 1 is not replicated: node(s) 1 did not save it" in report
+    assert texts(made.tick(3.0)) == []
+
+
+def test_a_node_that_was_cut_off_while_it_saved_two_steps_has_passed_over_neither():
+    made = in_a_run()
+    run = made.run
+    assert run is not None
+    assert made.replication is not None
+    made.lost(2, 0.0)
+    save(made, 1, 1.0, ranks=(0,))
+    newest_first = tuple(
+        Copy(at(step, run.epoch), ShardId(1, 0), content(f"{step}.1"), 2) for step in (2, 1)
+    )
+    made.received(3, hello(1, linked=run, copies=newest_first), 2.0)
+    assert made.replication.active == at(1, run.epoch)
+    assert texts(made.tick(3.0)) == []
