@@ -56,6 +56,30 @@ def test_who_was_prepared_for_an_earlier_plan_is_not_prepared_for_the_next():
     assert len(sent(made.received(2, msg.Prepared(made.run), 0.0), msg.Commit)) == 2
 
 
+def test_a_consent_that_comes_late_is_none_to_the_next_plan():
+    made = holding(at(4), at(5))
+    made.backups_read([], None, "", 0.0)
+    earlier = made.run
+    assert earlier is not None
+    made.received(1, failed(at(5), ShardId(0, 0), LOCAL), 0.0)
+    for rank in range(2):
+        made.received(rank + 1, msg.Have(at(4), ShardId(rank, 0), content(f"4.{rank}")), 0.0)
+        made.received(rank + 1, msg.Prepared(earlier), 0.0)
+    assert made.phase is Phase.RESTORE
+
+
+def test_a_consent_to_a_tentative_plan_does_not_count():
+    made, _ = restoring(at(5))
+    assert made.run is not None
+    for rank in range(2):
+        made.received(rank + 1, msg.Have(at(5), ShardId(rank, 0), content(f"own{rank}")), 0.0)
+        made.received(rank + 1, msg.Prepared(made.run), 0.0)
+    assert made.phase is Phase.RESTORE
+    made.backups_read([stored("b1", at(9))], None, "", 0.0)
+    assert made.checkpoint == at(9)
+    assert made.phase is Phase.RESTORE
+
+
 def test_a_doubt_about_a_step_that_is_given_up_holds_up_no_other():
     """Its holder was told to forget what it was asked, and may never answer."""
     replica = Copy(at(5), ShardId(1, 0), content("5.1"), 2)
