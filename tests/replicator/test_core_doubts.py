@@ -160,3 +160,73 @@ def test_damage_takes_back_what_was_called_complete_and_replicated():
     assert (made.replication.complete, made.replication.replicated) == (one, one)  # one is left
     made.received(2, failed(one, ONE, LOCAL), 0.0)
     assert (made.replication.complete, made.replication.replicated) == (None, None)
+
+
+def test_damage_takes_the_data_out_under_every_name_that_it_was_recorded_by():
+    made = in_a_run()
+    save(made, 1, 0.0)
+    assert made.run is not None
+    one = at(1, made.run.epoch)
+    made.received(1, msg.Have(one, ONE, content("1.0")), 0.0)  # equal: recorded, not moved
+    assert 0 in made.catalogue.holders(one, ONE)
+    made.received(1, failed(one, ShardId(0, 0), LOCAL), 0.0)
+    assert 0 not in made.catalogue.holders(one, ShardId(0, 0))
+    assert 0 not in made.catalogue.holders(one, ONE)
+
+
+def test_a_copy_that_fails_is_tried_again_after_pauses_that_double_up_to_a_limit():
+    made = in_a_run()
+    save(made, 1, 0.0)
+    assert made.run is not None
+    failure = failed(at(1, made.run.epoch), ONE, Source(Origin.PEER, 1), Failure.TRANSIENT)
+    now, pauses = 0.0, []
+    for _ in range(8):
+        made.received(1, failure, now)
+        failed_at = now
+        while not any(e.rank == 0 for e in made.tick(now) if isinstance(e.message, msg.Fetch)):
+            now += 0.5
+            for rank in range(2):
+                made.members.heard(rank, now)
+        pauses.append(now - failed_at)
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+
+
+def test_a_node_that_is_back_gets_the_orders_again_that_it_may_never_have_got():
+    """Also where its old connection was not known to be dead."""
+    made = in_a_run()
+    save(made, 1, 0.0)
+    run = made.run
+    assert run is not None
+    own = (Copy(at(1, run.epoch), ShardId(0, 0), content("1.0"), 2),)
+    effects = made.received(9, hello(0, linked=run, copies=own), 1.0)
+    assert fx.Drop(1) in effects
+    assert [order.shard for order in sent(effects, msg.Fetch)] == [ONE]
+
+
+def test_what_was_saved_while_a_node_was_cut_off_is_complete_once_it_is_back():
+    made = in_a_run()
+    run = made.run
+    assert run is not None
+    assert made.replication is not None
+    made.lost(2, 0.0)
+    save(made, 1, 1.0, ranks=(0,))
+    own = (Copy(at(1, run.epoch), ONE, content("1.1"), 2),)
+    made.received(3, hello(1, linked=run, copies=own), 2.0)
+    assert made.replication.complete == at(1, run.epoch)
+
+
+def test_a_doubt_ends_with_the_connection_of_its_holder():
+    """It was not asked again; what it says that it holds counts until proven otherwise."""
+    made = in_a_run()
+    save(made, 1, 0.0)
+    run = made.run
+    assert run is not None
+    assert made.replication is not None
+    two = at(2, run.epoch)
+    save(made, 2, 1.0, ranks=(1,))
+    made.received(1, failed(two, ONE, Source(Origin.PEER, 1, "h:2")), 1.0)
+    made.lost(2, 2.0)
+    own = tuple(Copy(at(step, run.epoch), ONE, content(f"{step}.1"), 2) for step in (1, 2))
+    made.received(3, hello(1, linked=run, copies=own), 3.0)
+    save(made, 2, 4.0, ranks=(0,))
+    assert made.replication.complete == two
