@@ -214,13 +214,15 @@ class Agent:
 
     # ---- effects --------------------------------------------------------------------------------
 
-    def apply(self, effects: list[fx.NodeEffect]) -> None:
-        """Carry out the node's effects, in order."""
+    def apply(self, effects: list[fx.NodeEffect]) -> bool:
+        """Carry out the node's effects, in order; False where one could not be, and all ends."""
         try:
             for effect in effects:
                 _EFFECTS[type(effect)](self, effect)
         except Exception as error:  # the state on disk is good: begin anew from there
             self.die(error)
+            return False
+        return True
 
     def _persist(self, effect: fx.Persist) -> None:
         self.markers.save_state(self.config, effect.state, self.accepted_at)

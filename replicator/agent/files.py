@@ -158,6 +158,13 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+def sync_folders(tree: Path) -> None:
+    """Make what stands in each directory of a tree durable; of a file there is nothing to do."""
+    if tree.is_dir():
+        for folder in (tree, *(path for path in tree.rglob("*") if path.is_dir())):
+            sync_directory(folder)
+
+
 def remove(path: Path) -> None:
     """Delete a file, link or directory; it may be gone already."""
     try:

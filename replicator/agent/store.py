@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from replicator.agent.adoption import put_aside_other_jobs
-from replicator.agent.files import read_small, remove, sync_directory, write_whole
+from replicator.agent.files import read_small, remove, sync_directory, sync_folders, write_whole
 from replicator.agent.leftovers import QUARANTINE
 from replicator.agent.records import (
     content_of,
@@ -263,6 +263,7 @@ class LocalStore:
     def keep(self, key: Key, manifest: ShardManifest, path: Path, world: int) -> Content:
         """A verified copy becomes visible: data first, its record last."""
         record = self._record_for(key, manifest, world)
+        sync_folders(path)
         with self._lock:
             data = self.data_path(record)
             if data.exists() and self.by_storage_name(record.storage_name) is not None:

@@ -22,7 +22,7 @@ from blake3 import blake3
 
 from replicator.agent.bandwidth import CHUNK_BYTES, Bandwidth
 from replicator.agent.channel import Channel
-from replicator.agent.files import is_full, open_beneath, remove, sync_directory
+from replicator.agent.files import is_full, open_beneath, remove
 from replicator.agent.sockets import Connection
 from replicator.agent.space import NoSpaceError, Reservation
 from replicator.agent.store import LocalStore
@@ -129,9 +129,6 @@ def _receive_files(
                 _receive_file(stream, file, fd, reservation)
     finally:
         stream.stop()
-    if manifest.is_directory:
-        for path in (place, *(p for p in place.rglob("*") if p.is_dir())):
-            sync_directory(path)
 
 
 class _Stream:

@@ -280,7 +280,9 @@ class Restore:
             if self._forget_copy(distribution, rank, failed):
                 return self._plan(now)  # it counted as restored: begin again without it
             if failed.shard.rank != rank and known:
-                return self._assign(distribution.source_damaged(rank, failed.shard), now)
+                effects = self._assign(distribution.source_damaged(rank, failed.shard), now)
+                self._settle()  # all may be prepared from elsewhere, and have waited for this
+                return effects
             # Not known (any more): the news is of data that is out already, and what the node has
             # got since is good.
         if failed.shard.rank != rank:

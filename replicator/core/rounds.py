@@ -71,6 +71,8 @@ class Replication:
         self._delay: dict[Pair, float] = {}
         self._deadline = 0.0
         self._overdue = False
+        self._passed_by: set[int] = set()  # nodes that will never save the active checkpoint
+        self._news = ""  # to be reported by the next tick
 
     def restored(self, checkpoint: CheckpointId | None, now: float) -> None:
         """The run starts from this checkpoint: complete, and to be made redundant again."""
@@ -99,14 +101,20 @@ class Replication:
 
     def _learn_saves(self, ranks: Iterable[int]) -> None:
         """What these ranks have saved, from their inventories: who was cut off could not say so."""
-        for checkpoint, holders in self._catalogue.checkpoints.items():
+        for checkpoint, holders in sorted(self._catalogue.checkpoints.items()):  # as it was saved
             if checkpoint.epoch != self.run.epoch and checkpoint != self.complete:
                 continue
             if may_delete(checkpoint, self.complete, self.replicated, tuple(self.held)):
                 continue
-            saved = {rank for rank in ranks if self._owner_has(holders, rank)}
-            if saved:
-                self.sealed.setdefault(checkpoint, set()).update(saved)
+            for rank in ranks:
+                if self._owner_has(holders, rank):
+                    self._saved(rank, checkpoint)
+
+    def _saved(self, rank: int, checkpoint: CheckpointId) -> None:
+        self.sealed.setdefault(checkpoint, set()).add(rank)
+        active = self.active
+        if active is not None and checkpoint > active and rank not in self.sealed.get(active, ()):
+            self._passed_by.add(rank)  # steps of a run grow
 
     def _owner_has(self, holders: dict[ShardId, dict[int, Content]], rank: int) -> bool:
         shards = (ShardId(rank, worker) for worker in range(self._workers))
@@ -128,6 +136,7 @@ class Replication:
         self.problems.clear()
         self._deadline = now + self._timing.round
         self._overdue = False
+        self._passed_by.clear()
 
     # ---- what happened --------------------------------------------------------------------------
 
@@ -141,8 +150,7 @@ class Replication:
             return
         for worker, content in enumerate(contents):
             self.receipt(rank, checkpoint, ShardId(rank, worker), content)
-        ranks = self.sealed.setdefault(checkpoint, set())
-        ranks.add(rank)
+        self._saved(rank, checkpoint)
         self._advance(checkpoint)
         self._choose_next_if_free(now)
 
@@ -296,8 +304,11 @@ class Replication:
         return may_delete(checkpoint, self.complete, self.replicated, tuple(self.keep()))
 
     def _choose_next_if_free(self, now: float) -> None:
-        """The round that is open goes on, unless it is overdue or only restores redundancy."""
-        if self.active is None or self._overdue or self.active == self.replicated:
+        """The round that is open goes on, unless it is hopeless or only restores redundancy."""
+        if self.active in (None, self.replicated) or self._overdue:
+            self._choose_next(now)
+        elif self._passed_by:
+            self._news = self._report("") + "a newer step takes its place."
             self._choose_next(now)
 
     def _choose_next(self, now: float) -> None:
@@ -363,18 +374,19 @@ class Replication:
         return Fetch(self.active, shard, content, self._world, origin)
 
     def tick(self, now: float) -> str:
-        """Expire transfers and the round; returns a report when the round has just failed."""
+        """Expire transfers and the round; returns a report when a round has just failed."""
+        news, self._news = self._news, ""
         for pair in [pair for pair, limit in self._in_flight.items() if limit <= now]:
             del self._in_flight[pair]
             self.problems[pair] = "no answer within the transfer deadline"
         if self.active is None or self._overdue or now < self._deadline:
-            return ""
+            return news
         self._overdue = True
-        text = self._overdue_report()
+        text = self._report(f" after {self._timing.round:.0f} s") + "the copies are tried again."
         self._choose_next(now)
-        return text
+        return f"{news} {text}".lstrip()
 
-    def _overdue_report(self) -> str:
+    def _report(self, late: str) -> str:
         assert self.active is not None
         self._refresh()
         step = self.active.step
@@ -390,8 +402,8 @@ class Replication:
             why = f"no receipt from node(s) {_few(sorted(self._missing))}"
         kept = self.replicated.step if self.replicated is not None else "none"
         return (
-            f"step {step} is not replicated after {self._timing.round:.0f} s: {why}. "
-            f"The last replicated step ({kept}) is kept; the copies are tried again."
+            f"step {step} is not replicated{late}: {why}. "
+            f"The last replicated step ({kept}) is kept; "
         )
 
 

@@ -52,6 +52,8 @@ class Faults:
     def end(self) -> None:
         """Everything works again (lost data stays lost)."""
         world = self._world
+        if world.random.random() < 0.5:
+            self._corrupt()  # what the last restart finds has to be made good without a delay
         world.network.cut(set())
         world.flip_rate = 0.0
         world.store.down = False

@@ -312,9 +312,11 @@ class Machine:
 
     def _do_WriteError(self, effect: fx.WriteError) -> None:  # noqa: N802
         self.disk.errors += 1
+        self.world.told(self.index, effect.text)
 
     def _do_WriteFailed(self, effect: fx.WriteFailed) -> None:  # noqa: N802
         self.disk.failed = True
+        self.world.told(self.index, effect.text)
         self.world.application.failed(self.index)
 
     # ---- effects of the coordinator -------------------------------------------------------------

@@ -6,6 +6,7 @@ Everything random comes from one generator seeded with the seed, so a seed repla
 from __future__ import annotations
 
 import heapq
+import math
 import random
 import traceback
 from collections.abc import Callable
@@ -24,15 +25,17 @@ from replicator.simulate.application import Application
 from replicator.simulate.disk import BackupStore
 from replicator.simulate.faults import Faults
 from replicator.simulate.invariants import Invariants, Violation
-from replicator.simulate.machine import Machine
+from replicator.simulate.machine import TICK, Machine
 from replicator.simulate.network import Network
 
 FAULT_TIME = 160.0
 """Virtual seconds during which faults happen."""
 LULL_TIME = 15.0
 """Virtual seconds during which nobody reaches the coordinator, after all that."""
-CALM_TIME = 2400.0
-"""Virtual seconds after the faults in which all nodes must restore and replicate again."""
+CALM_TIME = 380.0
+"""Virtual seconds after the faults in which all nodes must restore and replicate again.
+
+Shorter than the restore's deadline: one that only its deadline ends does not count."""
 MAX_EVENTS = 400_000
 
 SIM_TIMING = Timing(
@@ -95,6 +98,7 @@ class World:
         self.invariants.data_parallel = self.data_parallel
         self.faults = Faults(self)
         self._committed: set[Run] = set()
+        self._calm_since = math.inf
 
     # ---- time -----------------------------------------------------------------------------------
 
@@ -143,6 +147,17 @@ class World:
         """Add a line to the trace, if one is kept."""
         if self._trace is not None:
             self._trace.append(f"{self.now:9.3f} m{machine} {what}")
+
+    def told(self, machine: int, text: str) -> None:
+        """What a node tells its job: that a deadline had to end a wait which no fault explains.
+
+        No fault lasts as long as a restore may, and once they are over no round needs its time.
+        """
+        if text.startswith("no restore within"):
+            raise Violation(f"a restore hangs: m{machine} {text}")
+        overdue = "is not replicated after" in text
+        if overdue and self.now > self._calm_since + self.timing.round + TICK:
+            raise Violation(f"a round hangs: m{machine} {text}")
 
     def violated(self, text: str) -> None:
         """An invariant does not hold."""
@@ -206,6 +221,7 @@ class World:
         """Faults end, one last restart: the job must run and replicate again."""
         self.note(-1, "faults end")
         self.faults.end()
+        self._calm_since = self.now
         self.application.restart_soon()
         before = self.rounds
         restarted = self.now

@@ -423,10 +423,11 @@ def test_f10_what_is_no_regular_file_is_refused_too(tmp_path):
         async with Lab(tmp_path) as lab:
             await lab.start()
             secret = tmp_path / "secret"
-            secret.write_text("job-name: x")
+            secret.write_text(lab.config(0))  # it would do, were it no link
             (lab.local(0) / "replicator.yaml").symlink_to(secret)
             await lab.until(lambda: lab.failed(0), "the refusal")
-            assert secret.read_text() == "job-name: x"
+            assert "no regular file" in lab.failed(0)
+            assert secret.read_text() == lab.config(0)
             assert not (lab.local(0) / "replicator.yaml").is_symlink()
 
     go(scenario())
@@ -617,6 +618,28 @@ def test_f15_a_changed_node_count_is_refused_and_deletes_nothing(tmp_path, befor
             assert f"saved by {before} nodes, but this job runs {after}" in lab.failed(0)
             count = min(before, after)
             assert [lab.copies(i) for i in range(count)] == held[:count]
+            lab.size = max(before, after)
+
+    go(scenario())
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 3)])
+def test_f15_a_backup_of_another_node_count_is_refused_too(tmp_path, before, after):
+    async def scenario():
+        async with Lab(tmp_path, max(before, after)) as lab:
+            often = {"backup_interval_steps": 1, "backup_interval_minutes": None}
+            lab.size = before
+            await lab.start()
+            await lab.restored(**often)
+            await lab.replicate(1)
+            await lab.until(lambda: backups_of(lab), "the backup")
+            lab.size = max(before, after)
+            await lose_everything(lab)
+            lab.size = after
+            lab.begin(**often)
+            await lab.until(lambda: all(lab.failed(i) for i in range(after)), "the refusal")
+            assert f"saved by {before} nodes, but this job runs {after}" in lab.failed(0)
+            assert len(backups_of(lab)) == 1
             lab.size = max(before, after)
 
     go(scenario())

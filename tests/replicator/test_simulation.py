@@ -167,6 +167,19 @@ def test_it_notices_when_nodes_take_a_tentative_plan_for_certain(monkeypatch):
     assert first_violation(2000).startswith("1:")
 
 
+def test_it_notices_when_a_restore_is_ended_by_its_deadline_only(monkeypatch):
+    monkeypatch.setattr(restore.Restore, "_tick_transfers", lambda self, now: [])
+    assert first_violation().startswith(("a restore hangs", "no progress"))
+
+
+def test_it_notices_when_a_round_is_ended_by_its_deadline_only(monkeypatch):
+    def patient(self, rank, checkpoint):
+        self.sealed.setdefault(checkpoint, set()).add(rank)
+
+    monkeypatch.setattr(rounds.Replication, "_saved", patient)
+    assert run_seed(671).violation.startswith("a round hangs")
+
+
 def test_it_notices_when_a_backup_is_sealed_too_early(monkeypatch):
     original = coordinator.BackupRound.part_done
 
