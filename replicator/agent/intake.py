@@ -48,8 +48,12 @@ class Intake:
             return
         try:
             if config is not None and node.state.linked is not None:
-                for step in agent.saves.due(config):
+                epoch = node.state.linked.epoch
+                for step in agent.saves.due(config, epoch):
                     agent.apply(node.saved(step, agent.now()))
+                last = node.state.last_step
+                for step, workers in agent.saves.incomplete(config, epoch, last).items():
+                    agent.apply(node.never_finished(step, workers))
             if node.saves.sealing is None and not self._adopting and agent.watcher.config_ready():
                 self._accept()
         except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from replicator.agent.metrics import Metrics
@@ -33,15 +34,25 @@ class Saves:
         self._retry.clear()
         self._seen_at.clear()
 
-    def due(self, config: ReplicatorConfig) -> list[int]:
-        """Finished steps that may be taken now, in order."""
+    def due(self, config: ReplicatorConfig, epoch: int) -> list[int]:
+        """Finished steps of this run that may be taken now, in order."""
         now = time.monotonic()
         steps = []
-        for step in self.watcher.finished_saves(config):
+        for step in self.watcher.finished_saves(config, self._placed(config, epoch)):
             if self._retry.get(step, (0, 0.0))[1] <= now:
                 self._seen_at.setdefault(step, now)
                 steps.append(step)
         return steps
+
+    def incomplete(
+        self, config: ReplicatorConfig, epoch: int, last_step: int
+    ) -> dict[int, list[int]]:
+        """Steps that not all workers saved before they all went on, and who did not."""
+        placed = self._placed(config, epoch)
+        return self.watcher.incomplete_saves(config, last_step, placed)
+
+    def _placed(self, config: ReplicatorConfig, epoch: int) -> Callable[[int], set[int]]:
+        return lambda step: self.store.placed_workers(config, CheckpointId(epoch, step))
 
     async def seal(
         self, config: ReplicatorConfig, checkpoint: CheckpointId

@@ -26,7 +26,7 @@ from replicator.core.model import (
     Source,
     Timing,
 )
-from replicator.core.saves import Saves
+from replicator.core.saves import Saves, never_finished
 from replicator.core.state import NodeState, hello
 from replicator.core.transfers import Transfers
 
@@ -119,6 +119,11 @@ class Node:
         if any(isinstance(effect, fx.RejectSave) for effect in effects):
             self.holdings.something_is_put_aside()
         return effects
+
+    def never_finished(self, step: int, workers: Iterable[int]) -> list[fx.NodeEffect]:
+        """A step that these workers did not save, while a later one is whole."""
+        self.holdings.something_is_put_aside()
+        return never_finished(step, workers)
 
     def sealed(
         self, checkpoint: CheckpointId, contents: tuple[Content, ...], now: float
