@@ -140,6 +140,7 @@ class Agent:
 
     async def _load(self, config: ReplicatorConfig) -> list[Any]:
         self.tier = self.intake.tier_for(config)
+        self.metrics.peers.set(len(config.replication_peers()))
         return await asyncio.to_thread(self.store.load, config)
 
     async def _stop(self) -> None:
@@ -214,13 +215,17 @@ class Agent:
 
     # ---- effects --------------------------------------------------------------------------------
 
-    def apply(self, effects: list[fx.NodeEffect]) -> None:
-        """Carry out the node's effects, in order."""
+    def apply(self, effects: list[fx.NodeEffect]) -> bool:
+        """Carry out the node's effects, in order; False where the agent ends instead."""
+        if self._fatal is not None and self._fatal.done():
+            return False  # what came before is not on disk: nothing may build on it
         try:
             for effect in effects:
                 _EFFECTS[type(effect)](self, effect)
         except Exception as error:  # the state on disk is good: begin anew from there
             self.die(error)
+            return False
+        return True
 
     def _persist(self, effect: fx.Persist) -> None:
         self.markers.save_state(self.config, effect.state, self.accepted_at)

@@ -87,7 +87,8 @@ class Intake:
         agent.restoring_since = agent.now()
         job = job_of(config)
         agent.metrics.peers.set(len(job.peers))
-        agent.apply(node.accept(job, secrets.token_hex(8), agent.now()))
+        if not agent.apply(node.accept(job, secrets.token_hex(8), agent.now())):
+            return  # the job may not be on disk: the agent's next life takes the file
         self._consume()
         for text in _remarks(config, job.peers):
             agent.reports.error(f"{CONFIG_FILE}: {text}")

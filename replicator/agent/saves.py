@@ -82,7 +82,9 @@ class Saves:
     def replicated(self, config: ReplicatorConfig, step: int) -> None:
         """The step is on every required node: observe how long that took."""
         self.metrics.replicated_step.set(step)
-        began = self._seen_at.pop(step, None)
+        began = self._seen_at.get(step)
+        for older in [seen for seen in self._seen_at if seen <= step]:
+            del self._seen_at[older]  # also of steps that were overtaken by a newer one
         if began is not None:
             took = time.monotonic() - began
             framework = config.framework.value
