@@ -201,6 +201,20 @@ def test_the_status_of_an_agent_without_a_coordinator_is_shown(
     assert "copies: step 2 (run 1)" in capsys.readouterr().out
 
 
+def test_a_proxy_is_not_asked_for_an_agents_status(
+    answering: tuple[list[bytes], str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers, address = answering
+    answers[0] = http(json.dumps(STATUS).encode())
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert main(["status", "--http", address]) == 0
+    assert "copies: step 2 (run 1)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("address", ["bad host:80", "a..b:80", "\udcff:80", "a:" + "1" * 5000, "x"])
 def test_no_address_to_ask(capsys: pytest.CaptureFixture[str], address: str) -> None:
     assert "is no address" in refused(capsys, "status", "--http", address)
