@@ -211,6 +211,7 @@ def test_a_proxy_is_not_asked_for_an_agents_status(
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr("urllib.request._opener", None)  # it remembers the proxies of its first use
     assert main(["status", "--http", address]) == 0
     assert "copies: step 2 (run 1)" in capsys.readouterr().out
 
