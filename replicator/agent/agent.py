@@ -54,6 +54,7 @@ class Agent:
         self.restoring_since: float | None = None
         self.tier: Tier | None = None  # the backups of the current job
         self._tasks: set[asyncio.Task[None]] = set()
+        self._uploads: set[asyncio.Task[None]] = set()
         self._fatal: asyncio.Future[None] | None = None
         source = "" if settings.host in ("0.0.0.0", "::") else settings.host
         self.dialer = Dialer(settings.secret, settings.tls, source)
@@ -298,7 +299,13 @@ class Agent:
         self._remove_later(self.store.release_quarantine())
 
     def _upload(self, effect: fx.Upload) -> None:
-        self.spawn(self._upload_part(effect))
+        task = self.spawn(self._upload_part(effect))
+        self._uploads.add(task)
+        task.add_done_callback(self._uploads.discard)
+
+    def _stop_uploads(self, effect: fx.StopUploads) -> None:
+        for task in list(self._uploads):
+            task.cancel()
 
     async def _upload_part(self, effect: fx.Upload) -> None:
         assert self.tier is not None
@@ -352,6 +359,7 @@ _EFFECTS: dict[type[Any], Callable[[Agent, Any], None]] = {
     fx.Quarantine: Agent._quarantine,
     fx.ReleaseQuarantine: Agent._release_quarantine,
     fx.Upload: Agent._upload,
+    fx.StopUploads: Agent._stop_uploads,
     fx.WriteError: Agent._error,
     fx.WriteFailed: Agent._failed,
 }

@@ -211,7 +211,9 @@ class Node:
         self._not_yet = ""
         self._plan = None
         self._needs.clear()
-        return [*self._transfers.stop_for(None), *self._send(self._hello(), now)]
+        # Before the hello: then nothing is stored any more of a backup that nobody knows of.
+        stop = [fx.StopUploads(), *self._transfers.stop_for(None)]
+        return [*stop, *self._send(self._hello(), now)]
 
     def link_down(self, now: float) -> list[fx.NodeEffect]:
         """The connection is gone."""
