@@ -254,7 +254,7 @@ class Agent:
 
     def _reject_save(self, effect: fx.RejectSave) -> None:
         if self.config is not None:
-            self.store.reject(self.config, effect.step)
+            self.saves.reject(self.config, effect.step)
 
     def _get_copy(self, effect: fx.GetCopy) -> None:
         assert self.config is not None

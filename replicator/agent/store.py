@@ -61,6 +61,15 @@ class StoreError(ReplicatorError):
     """The volume cannot be used as asked."""
 
 
+def _check_ours(path: Path) -> None:
+    """Whoever may not write into a directory can neither move nor delete it."""
+    if path.is_dir() and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise StoreError(
+            f"{path.name} belongs to user {path.stat().st_uid}, and the agent as user "
+            f"{os.geteuid()} may not move or delete it; run job and agent as one user"
+        )
+
+
 @dataclass(slots=True)
 class LocalStore:
     """One node's volume. `capacity` bounds the bytes below it, on top of what the disk allows."""
@@ -212,6 +221,7 @@ class LocalStore:
             if before is not None and not path.exists():
                 sealed[key] = before, None  # in place since an attempt that ended half-way
             else:
+                _check_ours(path)
                 sealed[key] = self._hashed(config, key, path), path
         with self._lock:
             self._place(sealed)

@@ -147,7 +147,7 @@ class Node:
         self.saves.sealing = None
         self.holdings.something_is_put_aside()  # by the shell, where it gives the save up
         text = f"step {checkpoint.step} could not be taken over: {detail}"
-        return [fx.WriteError(text), *self._seal_next()]
+        return [*self._tell_once(text), *self._seal_next()]  # it is tried again
 
     def copied(self, key: Key, content: Content, world: int, now: float) -> list[fx.NodeEffect]:
         """A copy is on this disk, verified."""
