@@ -68,6 +68,7 @@ def agent(tmp_path: Path) -> list[str]:
         (["--peers", "/dev/zero"], "a pipe, a device or the like"),
         (["--key-file", "/dev/zero"], "key file /dev/zero: it is a pipe, a device"),
         (["--key-file", "/dev"], "Is a directory"),
+        (["--bind", "192.0.2.1", "--port", "4999"], "cannot listen on 192.0.2.1 port 4999"),
     ],
 )
 def test_an_agent_that_cannot_run_as_asked(
