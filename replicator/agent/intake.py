@@ -29,6 +29,7 @@ class Intake:
         self._agent = agent
         self._wanted = False
         self._adopting = False
+        self._put_aside: list[str] = []  # what the job is to be told of once it has begun
 
     def something_appeared(self) -> None:
         """Scan soon; however often this is called meanwhile, once."""
@@ -92,6 +93,9 @@ class Intake:
         self._consume()
         for text in _remarks(config, job.peers):
             agent.reports.error(f"{CONFIG_FILE}: {text}")
+        for text in self._put_aside:
+            agent.reports.error(text)
+        self._put_aside.clear()
         agent.coordination.supervise()
         agent.spawn(self._begin(agent.tier))
         log.info("job accepted", extra={"job": job.name, "rank": job.rank, "world": job.world})
@@ -112,7 +116,7 @@ class Intake:
         """Take over what the public reference left, then look at the configuration again."""
         agent = self._agent
         try:
-            await asyncio.to_thread(adopt, agent.store, config)
+            self._put_aside += await asyncio.to_thread(adopt, agent.store, config)
         finally:
             self._adopting = False
         self.something_appeared()
