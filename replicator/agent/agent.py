@@ -92,7 +92,7 @@ class Agent:
         self.http = HttpServer(
             {
                 "/metrics": lambda: (200, "text/plain; version=0.0.4", self.metrics.render()),
-                "/healthz": lambda: (200, "text/plain", b"ok\n"),
+                "/healthz": self._health,
                 "/status": lambda: json_page(200, self.status()),
             }
         )
@@ -179,6 +179,15 @@ class Agent:
         if self._fatal is not None and not self._fatal.done():
             self._fatal.set_exception(error)
 
+    @property
+    def ending(self) -> bool:
+        """Whether the agent has met its end, although it may not be gone yet."""
+        return self._fatal is not None and self._fatal.done()
+
+    def _health(self) -> tuple[int, str, bytes]:
+        """Whoever answers is alive (all that decides runs on this loop), unless it is ending."""
+        return (503, "text/plain", b"ending\n") if self.ending else (200, "text/plain", b"ok\n")
+
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self.settings.tick)
@@ -218,7 +227,7 @@ class Agent:
 
     def apply(self, effects: list[fx.NodeEffect]) -> bool:
         """Carry out the node's effects, in order; False where the agent ends instead."""
-        if self._fatal is not None and self._fatal.done():
+        if self.ending:
             return False  # what came before is not on disk: nothing may build on it
         try:
             for effect in effects:

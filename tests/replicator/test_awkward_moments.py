@@ -4,15 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import urllib.error
+import urllib.request
 
 import pytest
 from agent_lab import Lab
 
+from replicator.agent.uplink import Uplink
 from replicator.core.effects import WriteError
 
 
 def go(scenario):
     asyncio.run(asyncio.wait_for(scenario, 60))
+
+
+def test_an_agent_that_cannot_end_does_not_say_that_it_is_well(tmp_path, monkeypatch):
+    """A part of it hangs, say in a call that never returns: its supervisor has to kill it."""
+
+    async def scenario():
+        async with Lab(tmp_path, 1) as lab:
+            lab.options[0] = {"http_port": 0}
+            await lab.start()
+            agent, task, hung, stop = lab.agents[0], lab.tasks[0], asyncio.Event(), Uplink.stop
+
+            async def hanging(self):
+                await hung.wait()
+                await stop(self)
+
+            monkeypatch.setattr(Uplink, "stop", hanging)
+
+            def health():
+                url = f"http://127.0.0.1:{agent.http_port}/healthz"
+                try:
+                    return urllib.request.urlopen(url, timeout=5).status
+                except urllib.error.HTTPError as error:
+                    return error.code
+
+            assert await asyncio.to_thread(health) == 200
+            agent.die(OSError("the volume failed"))
+            await asyncio.sleep(0.1)
+            assert await asyncio.to_thread(health) == 503
+            assert not task.done()
+            hung.set()
+            await asyncio.wait({task}, timeout=10)
+            lab.tasks[0] = None
+
+    go(scenario())
 
 
 def test_a_job_that_cannot_be_written_down_is_not_consumed(tmp_path, monkeypatch):
