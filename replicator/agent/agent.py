@@ -130,6 +130,7 @@ class Agent:
                 f"job, and takes no saves until {CONFIG_FILE} is written again"
             )
         self.config = saved.config
+        self.metrics.saved_step.set(max(saved.state.last_step, 0))
         self.accepted_at = saved.accepted_at
         copies = [] if saved.config is None else await self._load(saved.config)
         self.node = Node(saved.state, copies, self.address, settings.timing)

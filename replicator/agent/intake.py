@@ -87,7 +87,7 @@ class Intake:
         agent.accepted_at = time.time()
         agent.restoring_since = agent.now()
         job = job_of(config)
-        agent.metrics.peers.set(len(job.peers))
+        agent.metrics.job_began(len(job.peers))
         if not agent.apply(node.accept(job, secrets.token_hex(8), agent.now())):
             return  # the job may not be on disk: the agent's next life takes the file
         self._consume()

@@ -18,6 +18,7 @@ from replicator.protocol import Framework, ReplicatorConfig
 SEAL_ATTEMPTS = 3
 """Times that a save is tried before it is put aside."""
 SEAL_PAUSE = 2.0
+LOOK_PAUSE = 1.0
 
 log = logging.getLogger("replicator.agent")
 
@@ -30,6 +31,7 @@ class Saves:
     watcher: Watcher
     metrics: Metrics
     _retry: dict[int, tuple[int, float]] = field(default_factory=dict)  # step: failures, not before
+    _look_at: float = 0.0
     _left: set[int] = field(default_factory=set)  # given up, but could not be moved
     _seen_at: dict[int, float] = field(default_factory=dict)
 
@@ -52,7 +54,14 @@ class Saves:
     def incomplete(
         self, config: ReplicatorConfig, epoch: int, last_step: int
     ) -> dict[int, list[int]]:
-        """Steps that not all workers saved before they all went on, and who did not."""
+        """Steps that not all workers saved before they all went on, and who did not.
+
+        Looked for now and then only: of many workers each save would look at all of them again.
+        """
+        now = time.monotonic()
+        if now < self._look_at:
+            return {}
+        self._look_at = now + LOOK_PAUSE
         placed = self._placed(config, epoch)
         found = self.watcher.incomplete_saves(config, last_step, placed)
         return {step: workers for step, workers in found.items() if step not in self._left}

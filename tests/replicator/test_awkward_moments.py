@@ -133,6 +133,29 @@ def test_an_agents_next_life_knows_how_many_peers_the_job_has(tmp_path):
     go(scenario())
 
 
+def test_the_steps_in_the_metrics_are_of_this_start_whatever_happens_to_the_agent(tmp_path):
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+
+            def shows(kind, step):
+                text = f"stowplan_replicator_{kind}_step {step:.1f}\n"
+                return text.encode() in lab.agents[1].metrics.render()
+
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(7)
+            await lab.until(lambda: shows("replicated", 7), "the metric")
+            await lab.kill(1)
+            await lab.start(1)
+            assert shows("saved", 7)
+            await lab.until(lambda: shows("replicated", 7), "the metric")
+            await lab.restored()
+            assert shows("saved", 0)
+            await lab.until(lambda: shows("replicated", 7), "what was restored")
+
+    go(scenario())
+
+
 def test_steps_that_were_overtaken_leave_nothing_behind(tmp_path):
     async def scenario():
         async with Lab(tmp_path) as lab:
