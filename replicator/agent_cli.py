@@ -256,7 +256,8 @@ def _ask(address: str) -> dict[str, Any]:
     host, number = split_address(address)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{number}/status"
-    with urllib.request.urlopen(url, timeout=STATUS_SECONDS) as answer:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # an agent is nearby
+    with direct.open(url, timeout=STATUS_SECONDS) as answer:
         document = json.loads(answer.read(MAX_STATUS_BYTES))
     if not _is_status(document):
         raise ProtocolError("what answers there is no agent: its /status is another document")

@@ -120,7 +120,7 @@ def _add_world(parser: argparse.ArgumentParser) -> None:
             option,
             type=whole_number(1, MOST_NODES),
             metavar="COUNT",
-            help=f"the job's {text}; only backups of the public reference need telling",
+            help=f"the job's {text}; backups of the public reference do not say it themselves",
         )
 
 
@@ -224,8 +224,12 @@ async def _verify(arguments: argparse.Namespace, backups: JobBackups) -> int:
 
 async def _restore_from(arguments: argparse.Namespace, backups: JobBackups) -> int:
     world = {"nodes": arguments.nodes, "workers_per_node": arguments.workers_per_node}
+    index = await backups.index(arguments.name, **world)
+    if problem := _saved_by_others(index, arguments):
+        print(f"error: {arguments.name}: {problem}", file=sys.stderr)
+        return 1
     if arguments.verify:
-        step = (await backups.index(arguments.name, **world)).newest_complete
+        step = index.newest_complete
         problems = await backups.verify(arguments.name, step) if step is not None else ()
         for problem in problems:
             print(f"{arguments.name}: {problem}", file=sys.stderr)
@@ -237,6 +241,21 @@ async def _restore_from(arguments: argparse.Namespace, backups: JobBackups) -> i
         f"all {step.nodes} nodes; restore.version goes after the first save that follows"
     )
     return 0
+
+
+def _saved_by_others(index: BackupIndex, arguments: argparse.Namespace) -> str:
+    """Why a job of the size that was told could not start from this backup; empty if it can."""
+    step = index.newest_complete
+    if step is None:
+        return ""
+    found = (step.nodes, step.workers_per_node)
+    told = (arguments.nodes or found[0], arguments.workers_per_node or found[1])
+    if told == found:
+        return ""
+    return (
+        f"step {step.step} was saved by {found[0]} nodes of {found[1]} workers, and a job of "
+        f"{told[0]} nodes of {told[1]} workers could not restore it"
+    )
 
 
 async def _prune(arguments: argparse.Namespace, backups: JobBackups) -> int:

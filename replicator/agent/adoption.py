@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from replicator.agent.files import read_small, remove
 from replicator.agent.records import record_name
+from replicator.content import DataError
 from replicator.core.model import CheckpointId, Key, ShardId
 from replicator.digest import (
-    OrbaxHashUnavailableError,
     ShardContent,
     build_manifest,
     data_hash,
@@ -55,38 +55,51 @@ def unrecorded(store: LocalStore, config: ReplicatorConfig) -> list[CheckpointNa
     )
 
 
-def adopt(store: LocalStore, config: ReplicatorConfig) -> None:
+def adopt(store: LocalStore, config: ReplicatorConfig) -> list[str]:
     """Record the public reference's data, provided that it hashes to its name.
 
     What does not is put into quarantine, so that afterwards nothing is left to adopt. Hashes all of
     it: not for the event loop.
+
+    Returns:
+        What was put into quarantine and why, for the job.
     """
+    problems: list[str] = []
     adopted: dict[str, ShardManifest] = {}
     for name in unrecorded(store, config):
         meta = store.root / str(name)
         try:
             stored = parse_meta(read_small(meta, MAX_SMALL_FILE_BYTES) or b"")
             manifest = adopted.get(stored) or _checked(store, config, name, stored)
-        except (OSError, ReplicatorError):
-            manifest = None
-        if manifest is None:
+        except (OSError, ReplicatorError) as error:
+            problems.append(
+                f"step {name.step} of node {name.node_rank} worker {name.worker}, which another "
+                f"replicator left here, is not used and put aside: {error}"
+            )
             _put_aside(store, meta)
             continue
         adopted[stored] = manifest
         key = Key(CheckpointId(0, name.step), ShardId(name.node_rank, name.worker))
         record = replace(manifest, step=name.step, node_rank=name.node_rank, worker=name.worker)
         store.adopt(key, record)
+    return problems
 
 
 def _checked(
     store: LocalStore, config: ReplicatorConfig, name: CheckpointName, stored: str
-) -> ShardManifest | None:
-    """A manifest of data that is what its name says, under its new name; else None."""
+) -> ShardManifest:
+    """A manifest of data that is what its name says, under its new name.
+
+    Raises:
+        DataError: it is something else.
+        OrbaxHashUnavailableError: that cannot be told here.
+        OSError, ReplicatorError: it cannot be read.
+    """
     path = store.root / data_name(stored)
     content = read_content(path, threads=store.threads)
     plain = reference_hash(content)
     if stored != plain and not _is_orbax_name(path, config, content, stored, store.threads):
-        return None
+        raise DataError(f"{stored}.data: its content hashes to {plain}")
     manifest = build_manifest(content, config, step=name.step, worker=name.worker, data_hash=stored)
     if not store.data_path(manifest).exists():
         path.rename(store.data_path(manifest))
@@ -98,10 +111,7 @@ def _is_orbax_name(
 ) -> bool:
     if config.framework is not Framework.ORBAX or not content.is_directory:
         return False
-    try:
-        return data_hash(path, config.framework, content, threads=threads) == stored
-    except OrbaxHashUnavailableError:
-        return False
+    return data_hash(path, config.framework, content, threads=threads) == stored
 
 
 def _put_aside(store: LocalStore, meta: Path, needed: Collection[str] = ()) -> None:

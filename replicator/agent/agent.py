@@ -54,6 +54,7 @@ class Agent:
         self.restoring_since: float | None = None
         self.tier: Tier | None = None  # the backups of the current job
         self._tasks: set[asyncio.Task[None]] = set()
+        self._uploads: set[asyncio.Task[None]] = set()
         self._fatal: asyncio.Future[None] | None = None
         source = "" if settings.host in ("0.0.0.0", "::") else settings.host
         self.dialer = Dialer(settings.secret, settings.tls, source)
@@ -91,7 +92,7 @@ class Agent:
         self.http = HttpServer(
             {
                 "/metrics": lambda: (200, "text/plain; version=0.0.4", self.metrics.render()),
-                "/healthz": lambda: (200, "text/plain", b"ok\n"),
+                "/healthz": self._health,
                 "/status": lambda: json_page(200, self.status()),
             }
         )
@@ -129,6 +130,7 @@ class Agent:
                 f"job, and takes no saves until {CONFIG_FILE} is written again"
             )
         self.config = saved.config
+        self.metrics.saved_step.set(max(saved.state.last_step, 0))
         self.accepted_at = saved.accepted_at
         copies = [] if saved.config is None else await self._load(saved.config)
         self.node = Node(saved.state, copies, self.address, settings.timing)
@@ -140,6 +142,7 @@ class Agent:
 
     async def _load(self, config: ReplicatorConfig) -> list[Any]:
         self.tier = self.intake.tier_for(config)
+        self.metrics.peers.set(len(config.replication_peers()))
         return await asyncio.to_thread(self.store.load, config)
 
     async def _stop(self) -> None:
@@ -176,6 +179,15 @@ class Agent:
         log.critical("the agent ends", exc_info=error)
         if self._fatal is not None and not self._fatal.done():
             self._fatal.set_exception(error)
+
+    @property
+    def ending(self) -> bool:
+        """Whether the agent has met its end, although it may not be gone yet."""
+        return self._fatal is not None and self._fatal.done()
+
+    def _health(self) -> tuple[int, str, bytes]:
+        """Whoever answers is alive (all that decides runs on this loop), unless it is ending."""
+        return (503, "text/plain", b"ending\n") if self.ending else (200, "text/plain", b"ok\n")
 
     async def _tick(self) -> None:
         while True:
@@ -215,7 +227,9 @@ class Agent:
     # ---- effects --------------------------------------------------------------------------------
 
     def apply(self, effects: list[fx.NodeEffect]) -> bool:
-        """Carry out the node's effects, in order; False where one could not be, and all ends."""
+        """Carry out the node's effects, in order; False where the agent ends instead."""
+        if self.ending:
+            return False  # what came before is not on disk: nothing may build on it
         try:
             for effect in effects:
                 _EFFECTS[type(effect)](self, effect)
@@ -250,7 +264,7 @@ class Agent:
 
     def _reject_save(self, effect: fx.RejectSave) -> None:
         if self.config is not None:
-            self.store.reject(self.config, effect.step)
+            self.saves.reject(self.config, effect.step)
 
     def _get_copy(self, effect: fx.GetCopy) -> None:
         assert self.config is not None
@@ -295,7 +309,13 @@ class Agent:
         self._remove_later(self.store.release_quarantine())
 
     def _upload(self, effect: fx.Upload) -> None:
-        self.spawn(self._upload_part(effect))
+        task = self.spawn(self._upload_part(effect))
+        self._uploads.add(task)
+        task.add_done_callback(self._uploads.discard)
+
+    def _stop_uploads(self, effect: fx.StopUploads) -> None:
+        for task in list(self._uploads):
+            task.cancel()
 
     async def _upload_part(self, effect: fx.Upload) -> None:
         assert self.tier is not None
@@ -349,6 +369,7 @@ _EFFECTS: dict[type[Any], Callable[[Agent, Any], None]] = {
     fx.Quarantine: Agent._quarantine,
     fx.ReleaseQuarantine: Agent._release_quarantine,
     fx.Upload: Agent._upload,
+    fx.StopUploads: Agent._stop_uploads,
     fx.WriteError: Agent._error,
     fx.WriteFailed: Agent._failed,
 }

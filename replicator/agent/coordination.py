@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from replicator.agent.tier import name_backup
 from replicator.core import effects as fx
 from replicator.core.coordinator import Coordinator
 from replicator.core.messages import ToCoordinator
@@ -44,8 +43,9 @@ class Coordination:
             self._coordinator = None
             return
         token = secrets.token_hex(8)
-        timing = self._agent.settings.timing
-        self._coordinator = Coordinator(job, token, timing, name_backup, self._agent.now())
+        timing, tier = self._agent.settings.timing, self._agent.tier
+        assert tier is not None
+        self._coordinator = Coordinator(job, token, timing, tier.name_backup, self._agent.now())
         self._published = self._agent.spawn(self._publish(job.name))
         self._agent.server.coordinator_started()
 
@@ -151,6 +151,22 @@ class Coordination:
             now = self._agent.now()
             self.decide(asked_by.backups_read(backups, forced, problem, now))
 
+    def _list_backups(self, effect: fx.ListBackups) -> None:
+        self._agent.spawn(self._list(self._coordinator))
+
+    async def _list(self, asked_by: Coordinator | None) -> None:
+        tier = self._agent.tier
+        assert tier is not None
+        problem = ""
+        backups: list[Backup] = []
+        try:
+            backups = await tier.newest()
+        except (ReplicatorError, OSError, TimeoutError) as error:
+            problem = f"{type(error).__name__}: {error}"
+            log.warning("backups cannot be listed", extra={"reason": problem})
+        if asked_by is not None and asked_by is self._coordinator:
+            self.decide(asked_by.backups_listed(backups, problem, self._agent.now()))
+
     def _complete_backup(self, effect: fx.CompleteBackup) -> None:
         self._agent.spawn(self._complete(self._coordinator, effect))
 
@@ -202,6 +218,7 @@ _EFFECTS: dict[type[Any], Callable[[Coordination, Any], None]] = {
     fx.Answer: Coordination._answer,
     fx.Drop: Coordination._drop,
     fx.ReadBackups: Coordination._read_backups,
+    fx.ListBackups: Coordination._list_backups,
     fx.CompleteBackup: Coordination._complete_backup,
     fx.ClearForcedVersion: Coordination._clear_forced,
     fx.Replicated: Coordination._replicated,

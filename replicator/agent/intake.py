@@ -29,6 +29,7 @@ class Intake:
         self._agent = agent
         self._wanted = False
         self._adopting = False
+        self._put_aside: list[str] = []  # what the job is to be told of once it has begun
 
     def something_appeared(self) -> None:
         """Scan soon; however often this is called meanwhile, once."""
@@ -48,8 +49,12 @@ class Intake:
             return
         try:
             if config is not None and node.state.linked is not None:
-                for step in agent.saves.due(config):
+                epoch = node.state.linked.epoch
+                for step in agent.saves.due(config, epoch):
                     agent.apply(node.saved(step, agent.now()))
+                last = node.state.last_step
+                for step, workers in agent.saves.incomplete(config, epoch, last).items():
+                    agent.apply(node.never_finished(step, workers))
             if node.saves.sealing is None and not self._adopting and agent.watcher.config_ready():
                 self._accept()
         except OSError as error:
@@ -82,12 +87,15 @@ class Intake:
         agent.accepted_at = time.time()
         agent.restoring_since = agent.now()
         job = job_of(config)
-        agent.metrics.peers.set(len(job.peers))
+        agent.metrics.job_began(len(job.peers))
         if not agent.apply(node.accept(job, secrets.token_hex(8), agent.now())):
-            return  # not remembered: whoever starts next must find it again
+            return  # the job may not be on disk: the agent's next life takes the file
         self._consume()
         for text in _remarks(config, job.peers):
             agent.reports.error(f"{CONFIG_FILE}: {text}")
+        for text in self._put_aside:
+            agent.reports.error(text)
+        self._put_aside.clear()
         agent.coordination.supervise()
         agent.spawn(self._begin(agent.tier))
         log.info("job accepted", extra={"job": job.name, "rank": job.rank, "world": job.world})
@@ -108,7 +116,7 @@ class Intake:
         """Take over what the public reference left, then look at the configuration again."""
         agent = self._agent
         try:
-            await asyncio.to_thread(adopt, agent.store, config)
+            self._put_aside += await asyncio.to_thread(adopt, agent.store, config)
         finally:
             self._adopting = False
         self.something_appeared()

@@ -59,6 +59,7 @@ class Markers:
         self._root = root
         self._scratch = scratch
         self._quarantine = scratch.parent / QUARANTINE
+        self._read: tuple[int, ...] = ()  # which replicator.yaml
         self.reserve = Reserve(scratch.parent / RESERVE_FILE)
 
     # ---- replicator.yaml ------------------------------------------------------------------------
@@ -70,6 +71,7 @@ class Markers:
             ConfigError: with every problem, also for what is no regular file.
         """
         path = self._root / CONFIG_FILE
+        self._read = _identity(path)
         try:
             content = read_small(path, MAX_CONFIG_BYTES)
         except OSError as error:
@@ -77,8 +79,12 @@ class Markers:
         return parse_config(content or b"", environ=environ)
 
     def consume_config(self) -> None:
-        """Take `replicator.yaml` away: the job waits for that."""
-        clear_config(self._root / CONFIG_FILE, self._quarantine)
+        """Take the `replicator.yaml` that was read away: the job waits for that.
+
+        One that was written since stays: nobody has read it.
+        """
+        if _identity(self._root / CONFIG_FILE) == self._read:
+            clear_config(self._root / CONFIG_FILE, self._quarantine)
 
     def clean_up(self) -> None:
         """Clear markers, links and unfinished saves of an earlier start; see leftovers.py."""
@@ -209,6 +215,15 @@ def _pair(kind: Any, second: type, value: Any) -> Any:
     if not isinstance(epoch, int) or not isinstance(other, second):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return kind(epoch, other)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written anew or replaced; empty where there is none."""
+    try:
+        stat = path.lstat()
+    except OSError:
+        return ()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _one_line(text: str) -> bytes:

@@ -47,8 +47,12 @@ class Metrics:
             registry=self.registry,
         )
         own = "stowplan_replicator_"
-        self.replicated_step = self._gauge(f"{own}replicated_step", "Newest replicated step")
-        self.saved_step = self._gauge(f"{own}saved_step", "Newest step saved on this node")
+        self.replicated_step = self._gauge(
+            f"{own}replicated_step", "Newest replicated step of this start; 0 for none yet"
+        )
+        self.saved_step = self._gauge(
+            f"{own}saved_step", "Newest step saved here since this start; 0 for none"
+        )
         self.connected = self._gauge(f"{own}coordinator_connected", "1 with a coordinator")
         self.peers = self._gauge(f"{own}peers", "Peers that must hold copies; 0 = unprotected")
         self.errors = Counter(
@@ -76,6 +80,12 @@ class Metrics:
         gauge = Gauge(name, text, registry=self.registry)
         gauge.set(0)
         return gauge
+
+    def job_began(self, peers: int) -> None:
+        """A start of a job: what was saved and replicated before it was another run's."""
+        self.peers.set(peers)
+        self.saved_step.set(0)
+        self.replicated_step.set(0)
 
     def observe(self, operation: str, framework: str, seconds: float, *, ok: bool) -> None:
         """Record one of the reference's operations."""

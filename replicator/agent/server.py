@@ -76,7 +76,12 @@ class PeerServer:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
-        listener.bind((host, port))
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            listener.close()
+            text = f"cannot listen on {host} port {port}: {error.strerror or error}"
+            raise OSError(error.errno, text) from None
         listener.listen(1024)
         self._listener = listener
         self._spawn(self._accept_all(listener))

@@ -61,6 +61,15 @@ class StoreError(ReplicatorError):
     """The volume cannot be used as asked."""
 
 
+def _check_ours(path: Path) -> None:
+    """Whoever may not write into a directory can neither move nor delete it."""
+    if path.is_dir() and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise StoreError(
+            f"{path.name} belongs to user {path.stat().st_uid}, and the agent as user "
+            f"{os.geteuid()} may not move or delete it; run job and agent as one user"
+        )
+
+
 @dataclass(slots=True)
 class LocalStore:
     """One node's volume. `capacity` bounds the bytes below it, on top of what the disk allows."""
@@ -204,28 +213,41 @@ class LocalStore:
         Raises:
             ReplicatorError, OSError: it cannot be taken; what the application wrote stays.
         """
-        contents = []
         self.claim(config, checkpoint.step)
+        sealed: dict[Key, tuple[ShardManifest, Path | None]] = {}
         for worker, path in enumerate(self.save_paths(config, checkpoint.step)):
-            content = read_content(path, threads=self.threads)
-            name = reference_hash(content)
-            if config.assume_data_parallelism is not None:
-                name = reference_name(path, config, content, self.threads)
-            manifest = build_manifest(
-                content,
-                config,
-                step=checkpoint.step,
-                worker=worker,
-                data_hash=name,
-                epoch=checkpoint.epoch,
-            )
             key = Key(checkpoint, ShardId(config.node_rank, worker))
-            with self._lock:
-                self._place(key, manifest, path)
-                self._verified.add(manifest.storage_name)
-            contents.append(content_of(manifest))
+            before = self.records.get(key)
+            if before is not None and not path.exists():
+                sealed[key] = before, None  # in place since an attempt that ended half-way
+            else:
+                _check_ours(path)
+                sealed[key] = self._hashed(config, key, path), path
+        with self._lock:
+            self._place(sealed)
         sync_directory(self.root)
-        return tuple(contents)
+        return tuple(content_of(manifest) for manifest, _ in sealed.values())
+
+    def _hashed(self, config: ReplicatorConfig, key: Key, path: Path) -> ShardManifest:
+        content = read_content(path, threads=self.threads)
+        name = reference_hash(content)
+        if config.assume_data_parallelism is not None:
+            name = reference_name(path, config, content, self.threads)
+        return build_manifest(
+            content,
+            config,
+            step=key.checkpoint.step,
+            worker=key.shard.worker,
+            data_hash=name,
+            epoch=key.checkpoint.epoch,
+        )
+
+    def placed_workers(self, config: ReplicatorConfig, checkpoint: CheckpointId) -> set[int]:
+        """Whose part of an own save is in place, under its final name."""
+        workers = range(config.workers_per_node)
+        own = (ShardId(config.node_rank, worker) for worker in workers)
+        with self._lock:
+            return {shard.worker for shard in own if Key(checkpoint, shard) in self.records}
 
     def claim(self, config: ReplicatorConfig, step: int) -> None:
         """Rename a finished step directory to its `.save` name, as the reference does."""
@@ -236,23 +258,36 @@ class LocalStore:
                 raise StoreError(f"{directory.name} is a link, no saved step")
             directory.rename(target)
 
-    def _place(self, key: Key, manifest: ShardManifest, path: Path) -> None:
-        data = self.data_path(manifest)
-        self._write_record(key, manifest)
-        if data.exists():
-            remove(path)  # equal content is there already, recorded under another name
-        else:
-            path.rename(data)
+    def _place(self, sealed: dict[Key, tuple[ShardManifest, Path | None]]) -> None:
+        """Write all records, which takes room, and only then rename, which takes none.
+
+        A crash between two renames leaves a save of which some workers' parts are in place:
+        `placed_workers` says which, and the others' are taken then.
+        """
+        fresh = {key: (manifest, path) for key, (manifest, path) in sealed.items() if path}
+        try:
+            for key, (manifest, _) in fresh.items():
+                self._write_record(key, manifest)
+        except OSError:
+            self._forget(fresh)
+            raise
+        for manifest, path in fresh.values():
+            assert path is not None
+            data = self.data_path(manifest)
+            if data.exists():
+                remove(path)  # equal content is there already, recorded under another name
+            else:
+                path.rename(data)
+            self._verified.add(manifest.storage_name)
 
     def reject(self, config: ReplicatorConfig, step: int) -> None:
         """Put a save aside that cannot be used, in place of an older such one."""
-        for path in (self.root / str(step), *self.save_paths(config, step)):
-            if path.is_symlink() or not path.exists():
-                continue
-            aside = self.quarantine / f"rejected-{path.name}"
-            for older in self.quarantine.glob("rejected-*"):
-                self._discard(older)
-            path.rename(aside)
+        paths = (self.root / str(step), *self.save_paths(config, step))
+        found = [path for path in paths if path.exists() and not path.is_symlink()]
+        for older in self.quarantine.glob("rejected-*") if found else ():
+            self._discard(older)
+        for path in found:
+            path.rename(self.quarantine / f"rejected-{path.name}")
 
     # ---- copies ---------------------------------------------------------------------------------
 

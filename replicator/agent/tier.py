@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class Tier:
         if storage is not None:
             self._backups = JobBackups(storage, config.job_name, own_folder=own_folder)
         self._steps: dict[str, BackupStep] = {}
+        self._newest = ""  # of all names that were listed
 
     async def begin(self) -> None:
         """Have the platform make the backups reachable, once for each job.
@@ -83,17 +85,38 @@ class Tier:
             forced, names = await asyncio.gather(
                 self._backups.read_restore_version(), self._backups.names()
             )
-            found = []
-            for name in names if forced is None else [n for n in names if n == forced]:
-                if name in skip:
-                    continue
-                try:
-                    found.append(self._judged(await self._index(name)))
-                except BackupNotFoundError:
-                    continue  # pruned since the listing, or an empty directory
-                if not found[-1].problem:
-                    break
-            return found, forced
+            self._newest = max([self._newest, *names])
+            wanted = names if forced is None else [n for n in names if n == forced]
+            return await self._down_to_complete(n for n in wanted if n not in skip), forced
+
+    async def newest(self) -> list[Backup]:
+        """The backups alone, newest first down to the first complete one.
+
+        Raises:
+            BackupTierError, TimeoutError, OSError: they cannot be read.
+        """
+        if self._backups is None:
+            return []
+        async with asyncio.timeout(LIST_SECONDS):
+            await self.begin()
+            names = await self._backups.names()
+            self._newest = max([self._newest, *names])
+            return await self._down_to_complete(names)
+
+    async def _down_to_complete(self, names: Iterable[str]) -> list[Backup]:
+        found: list[Backup] = []
+        for name in names:
+            try:
+                found.append(self._judged(await self._index(name)))
+            except BackupNotFoundError:
+                continue  # pruned since the listing, or an empty directory
+            if not found[-1].problem:
+                break
+        return found
+
+    def name_backup(self, newest: str) -> str:
+        """A name for a backup that starts now, later than this one and all that were listed."""
+        return name_backup(max(newest, self._newest))
 
     async def _index(self, name: str) -> BackupIndex:
         assert self._backups is not None
@@ -115,7 +138,9 @@ class Tier:
             digest = stored if manifest is None else manifest.data_hash
             size = sum(step.data.get(stored, {}).values())
             shards[ShardId(rank, worker)] = Content(digest, stored, size)
-        return Backup(index.name, CheckpointId(step.epoch, step.step), step.nodes, shards)
+        age = (datetime.datetime.now(datetime.UTC) - index.time).total_seconds()
+        checkpoint = CheckpointId(step.epoch, step.step)
+        return Backup(index.name, checkpoint, step.nodes, shards, age=age)
 
     async def upload(self, store: LocalStore, effect: fx.Upload) -> str:
         """Store this node's part; returns a problem, or nothing."""

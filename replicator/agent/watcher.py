@@ -36,6 +36,8 @@ _MASK = (
 _COMPLETE = inotify_simple.flags.CLOSE_WRITE | inotify_simple.flags.MOVED_TO
 
 
+PlacedWorkers = Callable[[int], set[int]]
+
 log = logging.getLogger("replicator.watcher")
 
 
@@ -108,10 +110,15 @@ class Watcher:
         asyncio.get_running_loop().call_later(SETTLED_SECONDS, self.changed)
         return False
 
-    def finished_saves(self, config: ReplicatorConfig) -> list[int]:
-        """Steps that the application has finished saving, in order."""
+    def finished_saves(self, config: ReplicatorConfig, placed: PlacedWorkers) -> list[int]:
+        """Steps that the application has finished saving, in order.
+
+        `placed` says which workers' parts of a step are no `.save` any more: the agent ended while
+        it gave them their final names.
+        """
         if config.framework is Framework.PYTORCH:
-            return self._finished_files(config)
+            found = self._files(config, finished=True)
+            return sorted(step for step in found if not _missing(config, found, step, placed))
         steps = set()
         for entry in self.root.iterdir():
             step = parse_step_directory(entry.name)
@@ -126,7 +133,18 @@ class Watcher:
                 steps.add(step)
         return sorted(steps)
 
-    def _finished_files(self, config: ReplicatorConfig) -> list[int]:
+    def incomplete_saves(
+        self, config: ReplicatorConfig, before: int, placed: PlacedWorkers
+    ) -> dict[int, list[int]]:
+        """Steps older than `before` of which some workers saved their part, and who did not."""
+        if config.framework is not Framework.PYTORCH:
+            return {}
+        found = self._files(config, finished=False)
+        missing = {step: _missing(config, found, step, placed) for step in found if step < before}
+        return {step: workers for step, workers in sorted(missing.items()) if workers}
+
+    def _files(self, config: ReplicatorConfig, *, finished: bool) -> dict[int, set[int]]:
+        """The workers whose `.save` of a step is there."""
         found: dict[int, set[int]] = {}
         for entry in self.root.iterdir():
             name = parse_checkpoint_name(entry.name, config.job_name)
@@ -134,7 +152,13 @@ class Watcher:
                 continue
             if name.node_rank != config.node_rank or entry.is_symlink():
                 continue
-            if self._is_finished(entry):
+            if not finished or self._is_finished(entry):
                 found.setdefault(name.step, set()).add(name.worker)
-        wanted = set(range(config.workers_per_node))
-        return sorted(step for step, workers in found.items() if workers >= wanted)
+        return found
+
+
+def _missing(
+    config: ReplicatorConfig, found: dict[int, set[int]], step: int, placed: PlacedWorkers
+) -> list[int]:
+    missing = set(range(config.workers_per_node)) - found[step]
+    return sorted(missing - placed(step)) if missing else []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from replicator.core import effects as fx
 from replicator.core.catalogue import Catalogue, all_shards
 from replicator.core.messages import BackupDone, StartBackup
-from replicator.core.model import CheckpointId, Content, Job, ShardId, Timing, content_key
+from replicator.core.model import Backup, CheckpointId, Content, Job, ShardId, Timing, content_key
 
 
 @dataclass(slots=True)
@@ -24,6 +24,10 @@ class _Running:
 class BackupRound:
     """The backups of one run. Interval minutes count between starts; failures are tried again.
 
+    They count on over restarts, from the newest complete backup: a job that is restarted more often
+    than that would never have one. Until it is known which backups there are, none begins: a new
+    one must not get the name of another, or an older one.
+
     A checkpoint of which a good backup exists is not stored again: a job that is restarted over and
     over before its next save would fill the storage with the same data.
     """
@@ -37,6 +41,20 @@ class BackupRound:
         self._last_start = 0.0
         self._last_step: int | None = None
         self._running: _Running | None = None
+        self._begun: float | None = None  # when the newest complete one was
+        self._listed = False
+
+    @property
+    def listed(self) -> bool:
+        """Whether it is known which backups there are."""
+        return self._listed
+
+    def list_is(self, backups: Sequence[Backup], now: float) -> None:
+        """Which backups there are, newest first, down to the first complete one."""
+        self._listed = True
+        self.known(backup.name for backup in backups)
+        ages = [backup.age for backup in backups if not backup.problem and backup.age is not None]
+        self._begun = now - max(min(ages), 0.0) if ages else None
 
     def known(self, names: Iterable[str]) -> None:
         """Names that exist already, complete or not: a new one must be later."""
@@ -47,11 +65,19 @@ class BackupRound:
         self._stored = set(checkpoints)
 
     def start(self, now: float, forced: str) -> None:
-        """A run begins; its first backup is one interval away."""
-        self._last_start = now
+        """A run begins; its first backup is one interval after the newest that there is."""
+        self._last_start = now if self._begun is None else self._begun
         self._last_step = None
         self._running = None
         self.known([forced])
+
+    def resume(self, backups: Sequence[Backup], epoch: int, now: float) -> None:
+        """As `list_is`, for a run that another coordinator began."""
+        self.list_is(backups, now)
+        self._last_start = now if self._begun is None else self._begun
+        complete = [backup.checkpoint for backup in backups if not backup.problem]
+        self._stored.update(complete)
+        self._last_step = max((c.step for c in complete if c.epoch == epoch), default=None)
 
     def abandon(self) -> None:
         """The run is over: what was stored of an unfinished backup stays invisible."""
@@ -68,7 +94,7 @@ class BackupRound:
         if checkpoint in self._stored:
             self._last_step = checkpoint.step
             return []
-        if self._running is not None or not self._is_due(checkpoint.step, now):
+        if self._running is not None or not self._listed or not self._is_due(checkpoint.step, now):
             return []
         job = self._job
         shards: list[tuple[ShardId, Content]] = []

@@ -167,9 +167,18 @@ class Coordinator:
         """The backup tier was listed, or could not be (then `problem` says why)."""
         if self.restore is None:
             return []
-        self.backups.known(backup.name for backup in backups)
+        if not problem:
+            self.backups.list_is(backups, now)
         effects = self.restore.backups_read(backups, forced, problem, now)
         return effects + self._restore_changed(now)
+
+    def backups_listed(
+        self, backups: Sequence[Backup], problem: str, now: float
+    ) -> list[fx.CoordinatorEffect]:
+        """Which backups there are, or why that cannot be told now."""
+        if self.running is None:
+            return []
+        return self.running.backups_listed(backups, problem, now)
 
     def forced_is_bad(self, problem: str, now: float) -> list[fx.CoordinatorEffect]:
         """`restore.version` cannot be read as a backup's name: refuse, delete nothing."""

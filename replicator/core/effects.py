@@ -103,6 +103,11 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
+class StopUploads:
+    """Stop storing parts of backups; none of them is answered any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class WriteError:
     """Append to `replicator.errors`."""
 
@@ -134,6 +139,7 @@ NodeEffect = (
     | ReleaseQuarantine
     | RejectSave
     | Upload
+    | StopUploads
     | WriteError
     | WriteFailed
     | Reconnect
@@ -176,6 +182,14 @@ class ReadBackups:
 
 
 @dataclass(frozen=True, slots=True)
+class ListBackups:
+    """As `ReadBackups`, but without `restore.version`: to know which there are while a job runs.
+
+    Answer with `backups_listed`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class CompleteBackup:
     """Every part is stored: write the manifest that makes the backup complete."""
 
@@ -207,5 +221,13 @@ class Log:
 
 
 CoordinatorEffect = (
-    SendTo | Answer | Drop | ReadBackups | CompleteBackup | ClearForcedVersion | Replicated | Log
+    SendTo
+    | Answer
+    | Drop
+    | ReadBackups
+    | ListBackups
+    | CompleteBackup
+    | ClearForcedVersion
+    | Replicated
+    | Log
 )

@@ -115,7 +115,8 @@ class Job:
 class Backup:
     """A backup as listed in the storage tier.
 
-    `problem` is empty for a complete backup, else it says what is missing.
+    `problem` is empty for a complete backup, else it says what is missing. `age` is how many
+    seconds ago it was begun, by the clock of who listed it; None where that is not known.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Backup:
     world: int
     shards: dict[ShardId, Content]
     problem: str = ""
+    age: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from replicator.core.model import (
     Source,
     Timing,
 )
-from replicator.core.saves import Saves
+from replicator.core.saves import Saves, never_finished
 from replicator.core.state import NodeState, hello
 from replicator.core.transfers import Transfers
 
@@ -120,6 +120,11 @@ class Node:
             self.holdings.something_is_put_aside()
         return effects
 
+    def never_finished(self, step: int, workers: Iterable[int]) -> list[fx.NodeEffect]:
+        """A step that these workers did not save, while a later one is whole."""
+        self.holdings.something_is_put_aside()
+        return never_finished(step, workers)
+
     def sealed(
         self, checkpoint: CheckpointId, contents: tuple[Content, ...], now: float
     ) -> list[fx.NodeEffect]:
@@ -142,7 +147,7 @@ class Node:
         self.saves.sealing = None
         self.holdings.something_is_put_aside()  # by the shell, where it gives the save up
         text = f"step {checkpoint.step} could not be taken over: {detail}"
-        return [fx.WriteError(text), *self._seal_next()]
+        return [*self._tell_once(text), *self._seal_next()]  # it is tried again
 
     def copied(self, key: Key, content: Content, world: int, now: float) -> list[fx.NodeEffect]:
         """A copy is on this disk, verified."""
@@ -206,7 +211,9 @@ class Node:
         self._not_yet = ""
         self._plan = None
         self._needs.clear()
-        return [*self._transfers.stop_for(None), *self._send(self._hello(), now)]
+        # Before the hello: then nothing is stored any more of a backup that nobody knows of.
+        stop = [fx.StopUploads(), *self._transfers.stop_for(None)]
+        return [*stop, *self._send(self._hello(), now)]
 
     def link_down(self, now: float) -> list[fx.NodeEffect]:
         """The connection is gone."""

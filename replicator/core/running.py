@@ -15,7 +15,7 @@ from replicator.core.backups import BackupRound
 from replicator.core.catalogue import Catalogue
 from replicator.core.deletion import may_delete
 from replicator.core.members import Members
-from replicator.core.model import CheckpointId, Job, Run, Timing
+from replicator.core.model import Backup, CheckpointId, Job, Run, Timing
 from replicator.core.rounds import Replication
 
 
@@ -51,6 +51,7 @@ class Running:
         """
         self.run = run
         self._job = job
+        self._timing = timing
         self._members = members
         self._catalogue = catalogue
         self._backups = backups
@@ -58,6 +59,7 @@ class Running:
         self._forced = forced
         self._discard = discard
         self._told: msg.Progress | None = None  # the last that all nodes were sent
+        self._list_at: float | None = None  # when to ask again which backups there are
         backups.start(now, forced)
         self.replication = Replication(
             run,
@@ -93,6 +95,8 @@ class Running:
         effects: list[fx.CoordinatorEffect] = []
         if self.replication.replicated is not None:
             effects.append(fx.Replicated(self.replication.replicated))
+        if not self._backups.listed:
+            effects.append(fx.ListBackups())
         for rank in sorted(self._members.by_rank):
             effects += self._welcome(rank, now)
         return effects + self._after_change(now)
@@ -164,6 +168,26 @@ class Running:
         """The manifest of a backup is written, or could not be."""
         return self._backup_changed([], self._backups.completed(name, problem), now)
 
+    def backups_listed(
+        self, backups: Sequence[Backup], problem: str, now: float
+    ) -> list[fx.CoordinatorEffect]:
+        """Which backups there are; then one may begin. Asked again where that cannot be told."""
+        if self._backups.listed:
+            return []
+        if problem:
+            self._list_at = now + self._timing.retry_cap
+            return []
+        self._backups.resume(backups, self.run.epoch, now)
+        replicated = self.replication.replicated
+        effects = [] if replicated is None else self._back_up(replicated, now)
+        return effects + self._after_change(now)
+
+    def _back_up(self, checkpoint: CheckpointId, now: float) -> list[fx.CoordinatorEffect]:
+        effects: list[fx.CoordinatorEffect] = []
+        for rank, order in self._backups.maybe_start(checkpoint, self._catalogue, now):
+            effects += self._members.to(rank, order, now)
+        return effects
+
     def _backup_changed(
         self, effects: list[fx.CoordinatorEffect], report: str, now: float
     ) -> list[fx.CoordinatorEffect]:
@@ -183,8 +207,7 @@ class Running:
         if done is not None:
             effects.append(fx.Replicated(done))
             targets = None
-            for rank, order in self._backups.maybe_start(done, self._catalogue, now):
-                effects += self._members.to(rank, order, now)
+            effects += self._back_up(done, now)
             if self._forced and done.epoch == self.run.epoch:
                 effects.append(fx.ClearForcedVersion(self._forced))
                 self._forced = ""
@@ -209,6 +232,9 @@ class Running:
     def tick(self, now: float) -> list[fx.CoordinatorEffect]:
         """Deadlines and retries."""
         effects: list[fx.CoordinatorEffect] = []
+        if self._list_at is not None and now >= self._list_at:
+            self._list_at = None
+            effects.append(fx.ListBackups())
         for text in (self.replication.tick(now), self._backups.tick(now)):
             if text:
                 effects += self._members.broadcast(msg.Report(text), now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from replicator.core import effects as fx
 from replicator.core.model import CheckpointId, Run
 
@@ -42,3 +44,12 @@ class Saves:
                 )
                 effects += [fx.RejectSave(step, text), fx.WriteError(text)]
         return effects
+
+
+def never_finished(step: int, workers: Iterable[int]) -> list[fx.NodeEffect]:
+    """Put a step aside that these workers did not save before a later one was whole."""
+    text = (
+        f"step {step} was not saved by worker(s) {', '.join(map(str, workers))} before a later "
+        "step was; it is put aside and not replicated"
+    )
+    return [fx.RejectSave(step, text), fx.WriteError(text)]

@@ -16,6 +16,7 @@ import os
 import re
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -44,6 +45,13 @@ class _ConflictError(PlatformError):
     """Somebody else wrote the Lease meanwhile."""
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """An API server does not send its callers elsewhere, and the token would go there too."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Refuse: the answer is an error like any other."""
+
+
 @dataclass(slots=True)
 class KubernetesPlatform:
     """Talks to one API server about the Leases of one namespace."""
@@ -55,6 +63,7 @@ class KubernetesPlatform:
     service: str = ""  # host:port of the headless Service
     uid: str = ""
     _renewed: dict[str, tuple[str, float]] = field(default_factory=dict)  # as whom, and when
+    _watched: dict[str, tuple[str, float]] = field(default_factory=dict)  # Lease, unchanged since
 
     @classmethod
     def in_cluster(
@@ -144,11 +153,22 @@ class KubernetesPlatform:
             self._request("POST", "", _lease(name, self.namespace, job, address, since))
             return
         holder = _holder(lease)
-        if holder not in ("", address) and _since(lease) > since and not _expired(lease):
+        live = not _expired(lease) and not self._has_stood_still(job, lease)
+        if holder not in ("", address) and _since(lease) > since and live:
             raise PlatformError(f"job {job} is coordinated by the younger agent at {holder}")
         fresh = _lease(name, self.namespace, job, address, since)
         fresh["metadata"]["resourceVersion"] = _part(lease, "metadata").get("resourceVersion")
         self._request("PUT", name, fresh)
+
+    def _has_stood_still(self, job: str, lease: dict[str, Any]) -> bool:
+        """Whether nobody has written the Lease for as long as it lasts, as seen from here.
+
+        Its time of renewal may lie in the future: the holder's clock may have been wrong.
+        """
+        now, state = time.monotonic(), json.dumps(lease, sort_keys=True)
+        if self._watched.get(job, ("", 0.0))[0] != state:
+            self._watched[job] = (state, now)
+        return now - self._watched[job][1] > LEASE_SECONDS
 
     async def withdraw(self, job: str) -> None:
         """Leave the Lease without a holder, if this agent has it still."""
@@ -181,9 +201,10 @@ class KubernetesPlatform:
             context = None
             if self.ca_file is not None:
                 context = ssl.create_default_context(cafile=str(self.ca_file))
-            with urllib.request.urlopen(
-                request, timeout=REQUEST_SECONDS, context=context
-            ) as answer:
+            opener = urllib.request.build_opener(
+                _NoRedirect, urllib.request.HTTPSHandler(context=context)
+            )
+            with opener.open(request, timeout=REQUEST_SECONDS) as answer:
                 document = json.loads(answer.read(MAX_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             if error.code == 404 and method == "GET":

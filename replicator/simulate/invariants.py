@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from replicator.core.catalogue import all_shards
 from replicator.core.coordinator import Coordinator
 from replicator.core.model import CheckpointId, Content, Key, Run, ShardId, content_key
-from replicator.simulate.disk import BackupStore, Disk
+from replicator.simulate.disk import BackupStore, Disk, StoredBackup
 
 NEWS_DELAY = 0.2
 """Virtual seconds within which a coordinator learns that a machine is gone."""
@@ -178,6 +178,12 @@ class Invariants:
                 raise Violation(f"4: copies of {shard} of {checkpoint} differ")
         if self.announced is None or checkpoint > self.announced:
             self.announced = checkpoint
+
+    @staticmethod
+    def storing(name: str, backup: StoredBackup, checkpoint: CheckpointId) -> None:
+        """Invariant 5, when a part of a backup is written: one name is one checkpoint."""
+        if backup.checkpoint != checkpoint:
+            raise Violation(f"5: {checkpoint} is stored in backup {name} of {backup.checkpoint}")
 
     def completing_backup(self, name: str) -> None:
         """Invariant 5, when the final manifest of a backup is written."""

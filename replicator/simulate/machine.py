@@ -38,6 +38,7 @@ class Machine:
         self.coordinator: Coordinator | None = None
         self.life = 0  # counts starts of the agent; events of an earlier life are void
         self.fetches = 0  # counts cancellations
+        self.uploads = 0  # likewise
         self.crash_in: int | None = None  # effects until the agent dies
         self.connection: int | None = None
         self.sealing = False
@@ -282,9 +283,15 @@ class Machine:
         self.disk.quarantine.clear()
 
     def _do_Upload(self, effect: fx.Upload) -> None:  # noqa: N802
-        self.later(0.5 + self.world.random.random() * 10, self._upload, effect)
+        delay = 0.5 + self.world.random.random() * 10
+        self.later(delay, self._upload, self.uploads, effect)
 
-    def _upload(self, effect: fx.Upload) -> None:
+    def _do_StopUploads(self, effect: fx.StopUploads) -> None:  # noqa: N802
+        self.uploads += 1
+
+    def _upload(self, generation: int, effect: fx.Upload) -> None:
+        if generation != self.uploads:
+            return
         assert self.node is not None
         problem = "" if not self.world.store.down else "storage does not answer"
         if not problem:
@@ -299,6 +306,7 @@ class Machine:
         backup = self.world.store.backups.setdefault(
             effect.name, StoredBackup(effect.checkpoint, job.world)
         )
+        self.world.invariants.storing(effect.name, backup, effect.checkpoint)
         for shard in effect.record:
             stored = self.disk.copies.get(Key(effect.checkpoint, shard))
             if stored is None:
@@ -363,6 +371,15 @@ class Machine:
         self.decide(
             asked_by.backups_read(store.listing(effect.skip), store.forced, problem, self.world.now)
         )
+
+    def _do_ListBackups(self, effect: fx.ListBackups) -> None:  # noqa: N802
+        self.later(0.1 + self.world.random.random(), self._list_backups, self.coordinator)
+
+    def _list_backups(self, asked_by: Coordinator) -> None:
+        if self.coordinator is asked_by:
+            store, now = self.world.store, self.world.now
+            problem = "storage does not answer" if store.down else ""
+            self.decide(asked_by.backups_listed(store.listing(()), problem, now))
 
     def _do_CompleteBackup(self, effect: fx.CompleteBackup) -> None:  # noqa: N802
         self.later(0.5, self._complete_backup, self.coordinator, effect)

@@ -177,8 +177,8 @@ class World:
         return Content(name, manifest, 1)
 
     def name_backup(self, newest: str) -> str:
-        """Minutes as zero-padded numbers: ordered like real names."""
-        name = f"{int(self.now * 60):08d}"
+        """Minutes as zero-padded numbers: ordered like real names, and as coarse."""
+        name = f"{int(self.now / 60):08d}"
         return name if name > newest else f"{int(newest) + 1:08d}"
 
     def replicated(self, machine: Machine, checkpoint: CheckpointId) -> None:

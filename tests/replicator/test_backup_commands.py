@@ -116,6 +116,18 @@ def test_restore_from_refuses_what_cannot_be_restored(
     assert not (tmp_path / "bucket" / "job" / "restore.version").exists()
 
 
+@pytest.mark.parametrize("told", [["--nodes", "7"], ["--workers-per-node", "3"]])
+def test_restore_from_refuses_a_backup_that_a_job_of_this_size_cannot_restore(
+    where: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], told: list[str]
+) -> None:
+    forced = tmp_path / "bucket" / "job" / "restore.version"
+    assert run("restore-from", NAME, *told, *where) == 1
+    assert "step 3 was saved by 2 nodes of 1 workers" in capsys.readouterr().err
+    assert not forced.exists()
+    assert run("restore-from", NAME, "--nodes", "2", "--workers-per-node", "1", *where) == 0
+    assert forced.exists()
+
+
 def test_prune_says_what_it_would_delete_and_deletes_only_when_told(
     where: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

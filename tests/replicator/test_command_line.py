@@ -68,6 +68,7 @@ def agent(tmp_path: Path) -> list[str]:
         (["--peers", "/dev/zero"], "a pipe, a device or the like"),
         (["--key-file", "/dev/zero"], "key file /dev/zero: it is a pipe, a device"),
         (["--key-file", "/dev"], "Is a directory"),
+        (["--bind", "192.0.2.1", "--port", "4999"], "cannot listen on 192.0.2.1 port 4999"),
     ],
 )
 def test_an_agent_that_cannot_run_as_asked(
@@ -197,6 +198,21 @@ def test_the_status_of_an_agent_without_a_coordinator_is_shown(
 ) -> None:
     answers, address = answering
     answers[0] = http(json.dumps({**STATUS, "coordinator": None}).encode())
+    assert main(["status", "--http", address]) == 0
+    assert "copies: step 2 (run 1)" in capsys.readouterr().out
+
+
+def test_a_proxy_is_not_asked_for_an_agents_status(
+    answering: tuple[list[bytes], str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers, address = answering
+    answers[0] = http(json.dumps(STATUS).encode())
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr("urllib.request._opener", None)  # it remembers the proxies of its first use
     assert main(["status", "--http", address]) == 0
     assert "copies: step 2 (run 1)" in capsys.readouterr().out
 

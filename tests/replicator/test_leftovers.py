@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,33 @@ def test_the_reference_data_of_another_job_is_kept_aside_and_released(tmp_path):
             assert not list(local.glob("old-*"))
             await lab.replicate(1)
             await lab.until(lambda: not list(quarantine.iterdir()), "the quarantine's release")
+
+    go(scenario())
+
+
+@pytest.mark.parametrize("framework", ["orbax", "pytorch.distributed"])
+def test_the_reference_data_that_cannot_be_verified_is_kept_aside_and_told(
+    tmp_path, monkeypatch, framework
+):
+    """For Orbax's that needs tensorstore, which not every image of the agent has."""
+    monkeypatch.setitem(sys.modules, "tensorstore", None)
+
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            lab.framework = framework
+            for node in range(2):
+                data = lab.local(node) / f"{HASH}.data"
+                (data / "ocdbt").mkdir(parents=True)
+                (data / "ocdbt" / "manifest.ocdbt").write_bytes(b"x")
+                (lab.local(node) / f"job-s12-n{node}-w0.meta").write_text(HASH)
+            await lab.start()
+            assert await lab.restored() is None
+            for node in range(2):
+                told = lab.errors(node)
+                assert f"step 12 of node {node} worker 0, which another replicator left" in told
+                reason = "its content hashes to D"
+                assert ("tensorstore is not installed" if framework == "orbax" else reason) in told
+                assert len(list(lab.local(node).glob(".stowplan/quarantine/*.data"))) == 1
 
     go(scenario())
 

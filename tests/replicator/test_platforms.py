@@ -13,6 +13,7 @@ import pytest
 from agent_lab import Lab
 
 from replicator.agent.channel import split_address
+from replicator.platform import kubernetes
 from replicator.platform.base import PlatformError
 from replicator.platform.kubernetes import SINCE, KubernetesPlatform, lease_name
 from replicator.platform.static import StaticPlatform
@@ -135,6 +136,48 @@ def test_an_expired_lease_may_be_taken_by_an_older_agent(api, tmp_path):
     api.leases[lease_name("llama")]["spec"]["renewTime"] = "2020-01-01T00:00:00.000000Z"
     run(platform(api, tmp_path).publish("llama", "10.0.0.1:4242", 100.0))
     assert run(platform(api, tmp_path).coordinators("llama")) == ["10.0.0.1:4242"]
+
+
+def test_a_lease_that_nobody_renews_is_taken_even_if_its_holders_clock_was_ahead(
+    api, tmp_path, monkeypatch
+):
+    """The holder is dead, and what it wrote lies in the future of everybody else."""
+
+    async def scenario():
+        ahead = {"renewTime": "2999-01-01T00:00:00.000000Z"}
+        await platform(api, tmp_path).publish("llama", "10.0.0.2:4242", 4e9)
+        lease = api.leases[lease_name("llama")]
+        lease["spec"].update(ahead)
+        heir = platform(api, tmp_path)
+        monkeypatch.setattr(kubernetes, "LEASE_SECONDS", 0.4)
+        for _ in range(6):  # while it is renewed it is not taken, whatever the clocks say
+            with pytest.raises(PlatformError, match="younger agent"):
+                await heir.publish("llama", "10.0.0.1:4242", 100.0)
+            lease["metadata"]["resourceVersion"] += "0"
+            await asyncio.sleep(0.1)
+        with pytest.raises(PlatformError, match="younger agent"):
+            await heir.publish("llama", "10.0.0.1:4242", 100.0)
+        await asyncio.sleep(0.5)
+        await heir.publish("llama", "10.0.0.1:4242", 100.0)
+        assert await heir.coordinators("llama") == ["10.0.0.1:4242"]
+
+    run(scenario())
+
+
+def test_the_token_does_not_follow_a_redirection(api, tmp_path):
+    async def scenario():
+        target = f"{api.url}{PREFIX}/{lease_name('job')}"
+        elsewhere = f"HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n"
+        server, url = await odd_server(elsewhere.encode())
+        token = tmp_path / "token"
+        token.write_text("abc")
+        async with server:
+            asked = KubernetesPlatform(url, "training", token_file=token)
+            with pytest.raises(PlatformError, match="HTTP 302"):
+                await asked.coordinators("job")
+        assert not api.calls
+
+    run(scenario())
 
 
 def test_withdrawing_leaves_nobody(api, tmp_path):

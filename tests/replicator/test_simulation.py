@@ -192,6 +192,17 @@ def test_it_notices_when_a_backup_is_sealed_too_early(monkeypatch):
     assert first_violation().startswith("5:")
 
 
+def test_it_notices_when_a_backup_is_written_over_another(monkeypatch):
+    original = coordinator.BackupRound.start
+
+    def hasty(self, now, forced):
+        original(self, now, forced)
+        self._listed = True
+
+    monkeypatch.setattr(coordinator.BackupRound, "start", hasty)
+    assert first_violation().startswith("5:")
+
+
 def test_it_notices_when_strangers_are_believed(monkeypatch):
     original = members.Members.rank_of
 
