@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from agent_lab import Lab
 
 from replicator.agent import tier
 from replicator.agent.tier import Tier
-from replicator.backups import JobBackups
+from replicator.backups import BackupNotFoundError, JobBackups
 from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.backups import BackupRound
@@ -41,8 +42,10 @@ async def backups(lab: Lab) -> dict[str, int | None]:
 
 
 async def all_backed_up(lab: Lab, *steps: int) -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
     for _ in range(500):
-        found = await backups(lab)
+        with contextlib.suppress(BackupNotFoundError):  # its first object is yet to come
+            found = await backups(lab)
         if list(found.values()) == list(steps):
             return found
         await asyncio.sleep(0.02)

@@ -221,11 +221,18 @@ def test_what_is_no_regular_file_neither_hangs_nor_hides_a_failure(
 # ---- the handshake -----------------------------------------------------------------------------
 
 
+def report_failure(local: Path) -> None:
+    """Whole at once, as the agent does: nobody reads half of it."""
+    temporary = local / "replicator.failed.tmp"
+    temporary.write_text("boom\n")
+    temporary.rename(local / "replicator.failed")
+
+
 @both
 def test_a_failure_ends_the_handshake_at_once(local: Path, kind: type[Blocking]) -> None:
     begun = time.monotonic()
     with (
-        meanwhile(lambda: (local / "replicator.failed").write_text("boom\n")),
+        meanwhile(lambda: report_failure(local)),
         pytest.raises(ReplicatorFailedError, match="boom"),
     ):
         kind(local).call("handshake", timeout=60)
@@ -239,7 +246,7 @@ def test_a_failure_while_an_earlier_config_waits_ends_the_handshake(
 ) -> None:
     (local / "replicator.yaml").write_text("earlier")
     with (
-        meanwhile(lambda: (local / "replicator.failed").write_text("boom\n")),
+        meanwhile(lambda: report_failure(local)),
         pytest.raises(ReplicatorFailedError, match="boom"),
     ):
         kind(local).call("handshake", timeout=60)
