@@ -80,7 +80,7 @@ def test_the_reference_data_is_taken_over_once_however_often_the_agent_looks(tmp
     def slow(store, config):
         calls.append(config.job_name)
         assert go_on.wait(20)
-        adopt(store, config)
+        return adopt(store, config)
 
     async def scenario():
         async with Lab(tmp_path, 1) as lab:

@@ -55,7 +55,7 @@ def test_a_new_connection_stops_what_an_earlier_coordinator_asked_for():
     node, _ = started_node()
     node.received(FETCH_OTHER, 0.0)
     node.link_down(1.0)
-    assert kinds(node.link_up(2.0)) == [fx.CancelCopies, fx.Send]
+    assert kinds(node.link_up(2.0)) == [fx.StopUploads, fx.CancelCopies, fx.Send]
     assert node.copy_failed(OTHER, PEER, Failure.TRANSIENT, "cancelled", 3.0) == []
 
 

@@ -177,7 +177,7 @@ def test_it_notices_when_a_round_is_ended_by_its_deadline_only(monkeypatch):
         self.sealed.setdefault(checkpoint, set()).add(rank)
 
     monkeypatch.setattr(rounds.Replication, "_saved", patient)
-    assert run_seed(671).violation.startswith("a round hangs")
+    assert run_seed(3137).violation.startswith("a round hangs")
 
 
 def test_it_notices_when_a_backup_is_sealed_too_early(monkeypatch):
