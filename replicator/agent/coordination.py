@@ -193,6 +193,10 @@ class Coordination:
     def _replicated(self, effect: fx.Replicated) -> None:
         log.info("replicated", extra={"step": effect.checkpoint.step})
 
+    def _not_replicated(self, effect: fx.NotReplicated) -> None:
+        self._agent.metrics.failed_rounds.inc()
+        log.warning("not replicated", extra={"reason": effect.text})
+
     def _log(self, effect: fx.Log) -> None:
         log.info(effect.text)
 
@@ -222,5 +226,6 @@ _EFFECTS: dict[type[Any], Callable[[Coordination, Any], None]] = {
     fx.CompleteBackup: Coordination._complete_backup,
     fx.ClearForcedVersion: Coordination._clear_forced,
     fx.Replicated: Coordination._replicated,
+    fx.NotReplicated: Coordination._not_replicated,
     fx.Log: Coordination._log,
 }

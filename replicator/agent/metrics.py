@@ -61,6 +61,12 @@ class Metrics:
         self.failures = Counter(
             f"{own}failures", "Times that replicator.failed was written", registry=self.registry
         )
+        self.failed_rounds = Counter(
+            f"{own}failed_rounds",
+            "Times that a saved step was not replicated in time, or never will be; counted where "
+            "the coordinator runs",
+            registry=self.registry,
+        )
         self.copies = Counter(
             f"{own}copies",
             "Copies made into this node, by origin and result",

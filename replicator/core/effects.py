@@ -207,6 +207,13 @@ class ClearForcedVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class NotReplicated:
+    """For metrics and logs: a round has failed, as all nodes are told; why."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Replicated:
     """For metrics and logs: this checkpoint is on every required node."""
 
@@ -229,5 +236,6 @@ CoordinatorEffect = (
     | CompleteBackup
     | ClearForcedVersion
     | Replicated
+    | NotReplicated
     | Log
 )

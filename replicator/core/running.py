@@ -235,7 +235,9 @@ class Running:
         if self._list_at is not None and now >= self._list_at:
             self._list_at = None
             effects.append(fx.ListBackups())
-        for text in (self.replication.tick(now), self._backups.tick(now)):
+        if failed := self.replication.tick(now):
+            effects.append(fx.NotReplicated(failed))
+        for text in (failed, self._backups.tick(now)):
             if text:
                 effects += self._members.broadcast(msg.Report(text), now)
         return effects + self._after_change(now)

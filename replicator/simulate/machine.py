@@ -400,5 +400,8 @@ class Machine:
     def _do_Replicated(self, effect: fx.Replicated) -> None:  # noqa: N802
         self.world.replicated(self, effect.checkpoint)
 
+    def _do_NotReplicated(self, effect: fx.NotReplicated) -> None:  # noqa: N802
+        pass
+
     def _do_Log(self, effect: fx.Log) -> None:  # noqa: N802
         pass

@@ -40,6 +40,8 @@ def test_f1_a_node_dying_in_a_round_keeps_the_previous_step_and_is_reported(tmp_
             lab.save_on(0, 2)  # node 1 never saves it
             await lab.until(lambda: "step 2 is not replicated" in lab.errors(0), "the report")
             assert "node(s) 1 did not save it" in lab.errors(0)
+            metrics = lab.agents[0].metrics.render()
+            assert b"stowplan_replicator_failed_rounds_total 1.0" in metrics
             assert {(1, 0), (1, 1)} <= lab.copies(0)
             await lab.wipe(1)
             await lab.start(1)
