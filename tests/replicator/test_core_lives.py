@@ -283,3 +283,133 @@ def test_a_coordinator_that_takes_over_still_clears_the_forced_version():
         )  # fmt: skip
     assert made.phase is Phase.RUN
     assert fx.ClearForcedVersion("b1") in replicate(made, 5, 1.0)
+
+
+@pytest.mark.parametrize(("problem", "complete"), [("", True), ("disk gone", False)])
+def test_a_backup_is_complete_once_every_part_is_stored_and_only_then(problem, complete):
+    made = backing_up()
+    (order, _) = sent(replicate(made, 5, 1.0), msg.StartBackup)
+    made.received(1, msg.BackupDone(order.name, problem), 2.0)
+    effects = made.received(2, msg.BackupDone(order.name, ""), 2.0)
+    assert (fx.CompleteBackup in kinds(effects)) is complete
+
+
+@pytest.mark.parametrize("problem", ["", "HTTP 503"])
+def test_a_step_that_is_stored_is_held_no_longer_and_a_failed_backup_is_told(problem):
+    made = backing_up()
+    (order, _) = sent(replicate(made, 5, 1.0), msg.StartBackup)
+    for rank in range(2):
+        made.received(rank + 1, msg.BackupDone(order.name, ""), 2.0)
+    assert made.backup_completed("b0", "", 3.0) == []  # another one
+    effects = made.backup_completed(order.name, problem, 3.0)
+    told = [text for text in texts(effects) if "failed and stays incomplete" in text]
+    assert len(told) == (2 if problem else 0)
+    assert made.backups.holds() == ()
+    (following, _) = sent(replicate(made, 6, 4.0), msg.StartBackup)
+    assert following.name > order.name
+
+
+def test_a_node_that_is_back_is_told_again_to_store_its_part_unless_it_has():
+    made = backing_up()
+    run = made.run
+    assert run is not None
+    (order, _) = sent(replicate(made, 5, 1.0), msg.StartBackup)
+    five = at(5, run.epoch)
+    copies = tuple(Copy(five, ShardId(n, 0), content(f"5.{n}"), 2) for n in range(2))
+    back = hello(1, linked=run, prepared=run, copies=copies)
+    made.lost(2, 2.0)
+    assert sent(made.received(3, back, 3.0), msg.StartBackup)[0].name == order.name
+    made.received(3, msg.BackupDone(order.name, ""), 4.0)
+    made.lost(3, 5.0)
+    assert sent(made.received(4, back, 6.0), msg.StartBackup) == []
+
+
+def test_a_backup_ends_with_its_run():
+    made = backing_up()
+    (order, _) = sent(replicate(made, 5, 1.0), msg.StartBackup)
+    made.received(1, hello(0, epoch=1), 2.0)  # a new start
+    assert made.phase is Phase.GATHER
+    assert made.backups.holds() == ()
+    assert made.received(2, msg.BackupDone(order.name, ""), 3.0) == []
+
+
+def test_minutes_between_backups_are_minutes():
+    job = Job("job", rank=0, world=2, peers=(1,), backup_minutes=2)
+    made = Coordinator(job, "t", TIMING, lambda newest: newest + "0", 0.0)
+    for rank in range(2):
+        made.received(rank + 1, hello(rank), 0.0)
+    made.backups_read([], None, "", 0.0)
+    for rank in range(2):
+        made.received(rank + 1, msg.Prepared(made.run), 0.0)
+    for now in (10.0, 20.0, 30.0, 40.0, 119.0):
+        everybody_is_heard(made, now)
+        assert sent(replicate(made, int(now), now), msg.StartBackup) == []
+    assert len(sent(replicate(made, 120, 120.0), msg.StartBackup)) == 2
+
+
+# ---- a run -------------------------------------------------------------------------------------
+
+
+def test_a_receipt_for_a_shard_that_the_job_does_not_have_counts_for_nothing():
+    made = in_a_run()
+    assert made.run is not None
+    for shard in (ShardId(2, 0), ShardId(0, 1)):
+        made.received(1, msg.Have(at(1, made.run.epoch), shard, content("x")), 0.0)
+    assert made.catalogue.checkpoints == {}
+
+
+def test_a_node_that_missed_the_commit_gets_it_when_it_is_back():
+    made = in_a_run()
+    run = made.run
+    assert run is not None
+    made.lost(2, 1.0)
+    effects = made.received(3, hello(1, prepared=run), 2.0)
+    assert [commit.run for commit in sent(effects, msg.Commit)] == [run]
+    made.lost(3, 3.0)
+    effects = made.received(4, hello(1, linked=run, prepared=run), 4.0)
+    assert sent(effects, msg.Commit) == []
+    assert sent(effects, msg.Progress)[0].run == run
+
+
+def test_who_still_runs_is_not_refused_because_others_do_not_come():
+    made = coordinator()
+    linked = Run(3, "t")
+    made.received(1, hello(0), 0.0)
+    made.received(2, hello(1, linked=linked, prepared=linked), 0.0)
+    late = TIMING.join + 1
+    everybody_is_heard(made, late)
+    effects = made.tick(late)
+    refused = {
+        e.rank for e in effects if isinstance(e, fx.SendTo) and isinstance(e.message, msg.Refuse)
+    }
+    assert refused == {0}
+    everybody_is_heard(made, late + 1)
+    assert texts(made.tick(late + 1)) == []  # once in each such time
+
+
+def test_nodes_without_a_peer_are_named():
+    made = coordinator()
+    made.received(1, hello(0, peers=()), 0.0)
+    made.received(2, hello(1, peers=()), 0.0)
+    made.backups_read([], None, "", 0.0)
+    effects = made.received(1, msg.Prepared(made.run), 0.0)
+    effects += made.received(2, msg.Prepared(made.run), 0.0)
+    assert "unprotected: node(s) [0, 1]" in texts(effects)[0]
+
+
+def test_nodes_of_two_runs_are_not_taken_for_one():
+    made = coordinator()
+    for rank in range(2):
+        run = Run(3 + rank, "t")
+        made.received(rank + 1, hello(rank, linked=run, prepared=run), 0.0)
+    assert made.phase is Phase.GATHER
+    for rank in range(2):
+        run = Run(3 + rank, "t")
+        made.received(rank + 1, hello(rank, prepared=run, epoch=4), 1.0)
+    assert made.phase is Phase.RESTORE  # nobody is linked: all begin anew
+
+
+def test_a_node_that_reports_what_it_holds_anew_holds_nothing_else():
+    made, _ = restoring(at(5))
+    made.received(1, hello(0, epoch=1), 1.0)
+    assert 0 not in made.catalogue.holders(at(5), ShardId(0, 0))
