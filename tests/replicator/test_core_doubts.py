@@ -64,18 +64,28 @@ def all_prepared(made: Coordinator) -> list:
     return sent(effects, msg.Commit)
 
 
-@pytest.mark.parametrize("good", [True, False])
-def test_the_holders_word_ends_a_doubt_and_with_it_the_restore(good):
+@pytest.mark.parametrize("found", [None, *Failure])
+def test_the_holders_word_ends_a_doubt_and_with_it_the_restore(found):
     """The reader has got its data elsewhere meanwhile: nothing else is waited for."""
     made, _ = node_one_lost_its_shard()
     (order,) = sent(made.received(2, failed(at(5), ONE, FROM_ZERO), 0.0), msg.Fetch)
     assert order.source == LOCAL
     assert all_prepared(made) == []
     assert made.phase is Phase.RESTORE
-    answer = msg.Have(at(5), ONE, content("5.1")) if good else failed(at(5), ONE, LOCAL)
+    good = msg.Have(at(5), ONE, content("5.1"))
+    answer = good if found is None else failed(at(5), ONE, LOCAL, found)
     effects = made.received(1, answer, 1.0)
     assert made.phase is Phase.RUN
     assert len(sent(effects, msg.Commit)) == 2
+
+
+def test_a_copy_that_proves_bad_after_it_counted_makes_all_begin_again():
+    made, _ = node_one_lost_its_shard(4)
+    made.received(1, msg.Have(at(5), ShardId(0, 0), content("5.0")), 0.0)
+    first = made.run
+    effects = made.received(1, failed(at(5), ShardId(0, 0), LOCAL), 1.0)
+    assert {plan.checkpoint for plan in sent(effects, msg.Plan)} == {at(4)}
+    assert made.run != first
 
 
 def test_what_a_holder_has_is_not_yet_where_it_belongs():

@@ -146,6 +146,31 @@ def test_a_backup_of_other_content_does_not():
     assert plan.backup is None
 
 
+def test_where_copies_of_a_shard_differ_the_backups_content_is_what_all_must_have():
+    """Else nodes would restore a mixture."""
+    made = catalogue({0: [(ONE, 0)], 1: [(ONE, 1)]})
+    other = Content("else", "else", 1)
+    made.add(0, ONE, ShardId(0, 0), other, 2)
+    made.add(1, ONE, ShardId(0, 0), other, 2)
+    plan = Distribution(ONE, made.checkpoints[ONE], backup("b", ONE), all_shards(2, 1), False)
+    first = {a.shard.rank: (a.source.origin, a.content) for a in plan.start()}
+    assert first == {
+        0: (Origin.BACKUP, content(ONE, 0)),
+        1: (Origin.LOCAL, content(ONE, 1)),
+    }
+
+
+def test_where_copies_of_a_shard_differ_its_owners_is_what_counts():
+    made = catalogue({1: [(ONE, 0), (ONE, 1)], 0: [(ONE, 1)]})
+    made.add(1, ONE, ShardId(1, 0), Content("own", "own", 1), 2)
+    plan = Distribution(ONE, made.checkpoints[ONE], None, all_shards(2, 1), False)
+    first = {a.shard.rank: (a.source, a.content) for a in plan.start()}
+    assert first[1] == (Source(Origin.LOCAL, 1), Content("own", "own", 1))
+    more, _ = plan.failed(ShardId(1, 0), first[1][0], Failure.CORRUPT)
+    assert more == []
+    assert plan.exhausted == [ShardId(1, 0)]  # node 0 holds something else
+
+
 def run_to_end(plan: Distribution, lose=()) -> list[list[tuple[int, Source]]]:
     """Carry out the assignments in rounds; returns who took from whom in each."""
     pending, rounds = plan.start(), []
