@@ -38,12 +38,16 @@ def choose(
     forced: str | None,
     world: int,
     shards: tuple[ShardId, ...],
+    under_way: CheckpointId | None = None,
 ) -> Choice | Refusal:
     """Choose the restore point from what the nodes claim to hold and what backups exist.
 
     A forced version wins and has no alternative. Else the newest complete checkpoint in the
     cluster (a shard may also come from a backup of the very same checkpoint), else the newest
     complete backup; a backup that is newer than what the cluster holds wins over it.
+
+    Transfers that restore `under_way` have a source for each of its shards, although nobody may
+    hold one under its name any more: with data parallelism a counterpart's equal content serves.
     """
     by_name = sorted(backups, key=lambda backup: backup.name, reverse=True)
     if forced is not None:
@@ -60,7 +64,7 @@ def choose(
         if catalogue.worlds[checkpoint] != world:
             return Refusal(_other_world(checkpoint, catalogue.worlds[checkpoint], world))
         missing = [s for s in shards if s not in held and (not filler or s not in filler.shards)]
-        if not missing:
+        if not missing or checkpoint == under_way:
             return Choice(checkpoint, filler, discard=tuple(discard), incomplete=tuple(incomplete))
         discard.append(checkpoint)
         incomplete.append(

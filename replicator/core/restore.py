@@ -110,7 +110,7 @@ class Restore:
         self._reading = False
         self.backups = list(backups)
         self.forced = forced or ""
-        choice = self._choose()
+        choice = self._choose(self._distribution.checkpoint if self._distribution else None)
         if isinstance(choice, Choice) and self._is_under_way(choice):
             self.discard = choice.discard
             return self._announce(choice, now)
@@ -133,11 +133,11 @@ class Restore:
         if self._reading:
             self.refused = problem
 
-    def _choose(self) -> Choice | Refused:
+    def _choose(self, under_way: CheckpointId | None = None) -> Choice | Refused:
         """The restore point, from what is known now."""
         backups = [] if self._reading else self.backups
         forced = self.forced or None
-        return choose(self._catalogue, backups, forced, self._job.world, self._shards)
+        return choose(self._catalogue, backups, forced, self._job.world, self._shards, under_way)
 
     def _plan(self, now: float) -> list[fx.CoordinatorEffect]:
         """Choose, and start the transfers.

@@ -3,9 +3,13 @@ and for a round."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from core_cases import (
+    JOB,
     LOCAL,
+    TIMING,
     at,
     content,
     coordinator,
@@ -22,7 +26,7 @@ from core_cases import (
 from replicator.core import effects as fx
 from replicator.core import messages as msg
 from replicator.core.coordinator import Coordinator, Phase
-from replicator.core.model import CheckpointId, Copy, Failure, Origin, ShardId, Source
+from replicator.core.model import CheckpointId, Content, Copy, Failure, Origin, ShardId, Source
 
 ONE = ShardId(1, 0)
 FROM_ZERO = Source(Origin.PEER, 0, "h:1")
@@ -77,6 +81,25 @@ def test_the_holders_word_ends_a_doubt_and_with_it_the_restore(found):
     effects = made.received(1, answer, 1.0)
     assert made.phase is Phase.RUN
     assert len(sent(effects, msg.Commit)) == 2
+
+
+def test_an_equal_copy_on_its_way_from_a_counterpart_counts_when_the_backups_are_known():
+    """Data parallel: nobody has the shard under its name any more, but what it is made of is there."""
+    job = replace(JOB, data_parallelism=2)
+    made = Coordinator(job, "t", TIMING, lambda newest: newest + "0", 0.0)
+    for rank in range(2):
+        held = tuple(
+            Copy(at(step), ShardId(rank, 0), Content(f"{step}", f"{step}@{rank}", 1), 2)
+            for step in (4, 5)
+        )
+        known = hello(rank, epoch=1, copies=held, data_parallelism=2)
+        effects = made.received(rank + 1, known, 0.0)
+    assert {plan.checkpoint for plan in sent(effects, msg.Plan)} == {at(5)}
+    lost = failed(at(5), ONE, Source(Origin.LOCAL, 1), Failure.MISSING)
+    (order,) = sent(made.received(2, lost, 0.0), msg.Fetch)
+    assert order.source == FROM_ZERO
+    plans = sent(made.backups_read([], None, "", 0.0), msg.Plan)
+    assert {(plan.checkpoint, plan.tentative) for plan in plans} == {(at(5), False)}
 
 
 def test_a_copy_that_proves_bad_after_it_counted_makes_all_begin_again():

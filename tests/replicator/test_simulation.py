@@ -47,6 +47,7 @@ def test_the_invariants_hold_at_this_size(nodes):
 FOUND = {
     4116228: "a copy that a reader had found bad made its step complete while its holder hashed it",
     187634: "late news of a copy that was out already took its good successor out of the catalogue",
+    18128: "an equal copy on its way from a counterpart did not count when the backups were known",
 }
 """Seeds that once failed, and what they found."""
 
