@@ -58,8 +58,10 @@ class Application:
 
     def linked(self, index: int, run: Run, checkpoint: CheckpointId | None) -> None:
         """A rank got its restore link; once all have one of the same run, training goes on."""
-        self._linked[index] = run
         world = self._world
+        if self._start_of[index] != self.generation or world.machines[index].disk.config:
+            return  # of an earlier start: no rank of this one has been told yet that it may look
+        self._linked[index] = run
         if len(self._linked) < world.size or len(set(self._linked.values())) > 1:
             return
         if self.running:
