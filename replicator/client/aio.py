@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from replicator.client.claim import sole_writer
 from replicator.client.errors import (
     ClientError,
     RestoreTimeoutError,
     SaveError,
+    why,
 )
 from replicator.client.handshake import Handshake
 from replicator.client.session import (
@@ -84,16 +86,17 @@ class AsyncReplicatorClient:
     async def save(self, step: int, *, worker: int = 0) -> AsyncIterator[Path]:
         """See `ReplicatorClient.save`; the body writes as it likes, in threads for example."""
         self.check()
-        pending = await asyncio.to_thread(self.volume.begin, step, worker)
-        try:
-            yield pending
-            self.volume.commit(step, worker)
-        except BaseException as error:
-            with suppress(OSError):
-                await asyncio.to_thread(self.volume.discard, step, worker)
-            if isinstance(error, OSError) and not isinstance(error, ClientError):
-                raise SaveError(f"step {step}: {error.strerror or error}") from error
-            raise
+        with sole_writer(step, self.volume.pending_path(step, worker)):
+            pending = await asyncio.to_thread(self.volume.begin, step, worker)
+            try:
+                yield pending
+                self.volume.commit(step, worker)
+            except BaseException as error:
+                with suppress(OSError):
+                    await asyncio.to_thread(self.volume.discard, step, worker)
+                if isinstance(error, OSError) and not isinstance(error, ClientError):
+                    raise SaveError(f"step {step}: {why(error)}") from error
+                raise
 
     def check(self) -> str | None:
         """See `ReplicatorClient.check`."""

@@ -10,6 +10,7 @@ Needs torch (extra `torch`).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import shutil
 import time
@@ -38,6 +39,9 @@ _DONE: Final = ".metadata"
 """torch writes this last, by rename."""
 _attempts: Final[Counter[tuple[Path, int, int]]] = Counter()
 """How often each rank of this process has begun to save a step."""
+_given_up: Final[set[Path]] = set()
+"""What this process, as the first rank of its node, will never hand over. A slow rank may write its
+part there later, so it is cleared away again at each save that follows."""
 _NO_DIST: Final = "every node keeps only what it saves itself: call save with no_dist=True"
 
 
@@ -90,6 +94,7 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
         self._local_world_size = local_world_size
         self._timeout = hand_over_timeout
         self._pending = client.volume.pending_path(step, 0)
+        self._abandoned = False
         super().__init__(self._own, **{"sync_files": False, **options})
 
     @property
@@ -112,8 +117,6 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
         """
         if not is_coordinator:
             raise SaveError(_NO_DIST)
-        if (final := self._client.volume.final_path(self._step, 0)).exists():
-            raise StepExistsError(self._step, final)
         # The ranks save in step, so each one's n-th attempt belongs with the others' n-th: a part
         # that a slow rank finishes after its attempt was given up is never taken for a later one's.
         attempt = (self._client.volume.directory, self._step, self._local_rank)
@@ -121,6 +124,13 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
         pending = self._client.volume.pending_path(self._step, 0)
         self._pending = pending.with_name(f"{pending.name}.{_attempts[attempt]}")
         self.path = self._own
+        self._abandoned = False
+        if self._local_rank == 0:
+            for path in tuple(_given_up):
+                shutil.rmtree(path, ignore_errors=True)
+        if (final := self._client.volume.final_path(self._step, 0)).exists():
+            self.abandon()
+            raise StepExistsError(self._step, final)
         super().set_up_storage_writer(is_coordinator, *args, **kwargs)
 
     def prepare_local_plan(self, plan: Any) -> Any:
@@ -139,39 +149,70 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
             raise SaveError(_NO_DIST)
         return super().prepare_global_plan(plans)
 
+    def write_data(self, plan: Any, planner: Any) -> Any:
+        """Called by torch to write; a part that cannot be written, as on a full disk, is cleared
+        away."""
+        try:
+            return super().write_data(plan, planner)
+        except BaseException:
+            self.abandon()
+            raise
+
     def finish(self, metadata: Any, results: Any) -> None:
         """Called by torch once the data is written; on the node's first rank, hands the step over.
 
         Raises:
-            SaveError: another rank of the node has not finished in time; nothing is handed over.
+            SaveError: another rank of the node could not write its part, or has not finished in
+                time; nothing is handed over, and what was written is cleared away.
         """
-        super().finish(metadata, results)
-        if self._local_rank != 0:
-            return
-        missing = self._wait_for_all()
-        if missing:
+        try:
+            super().finish(metadata, results)
+            if self._local_rank == 0:
+                self._wait_for_all()
+                self._client.volume.commit(self._step, 0, pending=self._pending)
+        except BaseException:
             self.abandon()
-            raise SaveError(
-                f"step {self._step}: local ranks {missing} have not written their part within "
-                f"{self._timeout:g} s; the step is given up"
-            )
-        self._client.volume.commit(self._step, 0, pending=self._pending)
+            raise
 
-    def _wait_for_all(self) -> list[int]:
+    def _wait_for_all(self) -> None:
         deadline = time.monotonic() + self._timeout
+        ranks = range(self._local_world_size)
         while True:
-            missing = [
-                rank
-                for rank in range(self._local_world_size)
-                if not (self._pending / str(rank) / _DONE).is_file()
-            ]
-            if not missing or time.monotonic() >= deadline:
-                return missing
+            missing = [r for r in ranks if not (self._pending / str(r) / _DONE).is_file()]
+            if not missing:
+                return
+            if failed := [r for r in missing if self._mark_of(r).exists()]:
+                raise SaveError(
+                    f"step {self._step}: local ranks {failed} could not write their part; the step "
+                    "is given up"
+                )
+            if time.monotonic() >= deadline:
+                raise SaveError(
+                    f"step {self._step}: local ranks {missing} have not written their part within "
+                    f"{self._timeout:g} s; the step is given up"
+                )
             time.sleep(POLL_SECONDS)
 
+    def _mark_of(self, rank: int) -> Path:
+        """By which a rank tells the node's first one that its part will not come."""
+        return self._pending / f"{rank}.failed"
+
     def abandon(self) -> None:
-        """Clear away what was written: this rank's part, on the node's first rank all parts."""
-        shutil.rmtree(self._own if self._local_rank else self._pending, ignore_errors=True)
+        """Clear away what was written: this rank's part, on the node's first rank all parts.
+
+        The first rank does not wait for a part that was abandoned.
+        """
+        if self._abandoned:
+            return
+        self._abandoned = True
+        if self._local_rank == 0:
+            _given_up.add(self._pending)
+            shutil.rmtree(self._pending, ignore_errors=True)
+            return
+        shutil.rmtree(self._own, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._pending.mkdir(exist_ok=True)
+            self._mark_of(self._local_rank).touch()
 
 
 class ReplicatorStorageReader(_checkpoint.FileSystemReader):  # type: ignore[misc]
@@ -221,8 +262,7 @@ def save(
         _checkpoint.save(state_dict, storage_writer=writer, planner=planner, no_dist=True)
     except _api.CheckpointException as error:
         causes = [failure[0] for failure in error.failures.values()]
-        if not any(isinstance(cause, StepExistsError) for cause in causes):
-            writer.abandon()
+        writer.abandon()
         own = next((cause for cause in causes if isinstance(cause, SaveError)), None)
         raise (own or SaveError(f"step {step}: {causes[0]}")) from error
 

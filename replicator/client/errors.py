@@ -58,3 +58,9 @@ class StepExistsError(SaveError):
     def __init__(self, step: int, path: Path) -> None:
         self.step = step
         super().__init__(f"step {step} is there already: {path}")
+
+
+def why(error: OSError) -> str:
+    """What an error of the operating system says, with the file that it is about."""
+    text = error.strerror or str(error) or type(error).__name__
+    return text if error.filename is None else f"{text}: {error.filename}"

@@ -75,6 +75,7 @@ class ReplicatorCheckpointIO(_checkpoint_io.TorchCheckpointIO):  # type: ignore[
         super().__init__()
         self._client = client
         self._restored = restored
+        self._handed_over: tuple[int, frozenset[str]] | None = None  # the last step, what it held
 
     def restored_path(self) -> str | None:
         """For `Trainer.fit(ckpt_path=...)`: the restored checkpoint, or None to begin anew."""
@@ -87,6 +88,8 @@ class ReplicatorCheckpointIO(_checkpoint_io.TorchCheckpointIO):  # type: ignore[
     ) -> None:
         """Write a checkpoint locally and hand it over; `path` is not used.
 
+        Callbacks write one step under several names (`save_last=True`): it is handed over once.
+
         Raises:
             SaveError: it could not be written or handed over, or has no step.
             ReplicatorFailedError: the replicator gave up since the last call.
@@ -94,6 +97,11 @@ class ReplicatorCheckpointIO(_checkpoint_io.TorchCheckpointIO):  # type: ignore[
         step = checkpoint.get("global_step")
         if not isinstance(step, int):
             raise SaveError("the checkpoint holds no global_step")
+        content = frozenset(checkpoint)
+        if self._handed_over is not None:
+            last, held = self._handed_over
+            if last == step and content <= held:  # not weights alone before, and all of it now
+                return
         with self._client.save(step) as pending:
             try:
                 super().save_checkpoint(checkpoint, pending / CHECKPOINT_FILE)
@@ -101,6 +109,7 @@ class ReplicatorCheckpointIO(_checkpoint_io.TorchCheckpointIO):  # type: ignore[
                 raise
             except Exception as error:  # torch reports a full disk as RuntimeError
                 raise SaveError(f"step {step}: {error}") from error
+        self._handed_over = step, content
 
     def remove_checkpoint(self, path: Any) -> None:
         """Removes nothing that the replicator holds; it decides what old data goes."""

@@ -9,10 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from replicator.client.claim import sole_writer
 from replicator.client.errors import (
     ClientError,
     RestoreTimeoutError,
     SaveError,
+    why,
 )
 from replicator.client.handshake import Handshake
 from replicator.client.volume import CheckpointVolume, Restored
@@ -137,21 +139,22 @@ class ReplicatorClient:
 
         Raises:
             StepExistsError: this step is there already.
-            SaveError: no such step or worker, or it cannot be written, for example because the RAM
-                disk is full.
+            SaveError: no such step or worker, somebody else is writing this step, or it cannot be
+                written, for example because the RAM disk is full.
             ReplicatorFailedError: the replicator gave up since the last call.
         """
         self.check()
-        pending = self.volume.begin(step, worker)
-        try:
-            yield pending
-            self.volume.commit(step, worker)
-        except BaseException as error:
-            with suppress(OSError):
-                self.volume.discard(step, worker)
-            if isinstance(error, OSError) and not isinstance(error, ClientError):
-                raise SaveError(f"step {step}: {error.strerror or error}") from error
-            raise
+        with sole_writer(step, self.volume.pending_path(step, worker)):
+            pending = self.volume.begin(step, worker)
+            try:
+                yield pending
+                self.volume.commit(step, worker)
+            except BaseException as error:
+                with suppress(OSError):
+                    self.volume.discard(step, worker)
+                if isinstance(error, OSError) and not isinstance(error, ClientError):
+                    raise SaveError(f"step {step}: {why(error)}") from error
+                raise
 
     def check(self) -> str | None:
         """Log and return what `replicator.errors` says (recoverable), if anything.

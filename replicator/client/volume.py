@@ -70,7 +70,9 @@ class CheckpointVolume:
             ClientConfigError: the replicator would refuse this config.
             LocalDirectoryError: there is no such directory.
         """
-        self.directory = directory
+        # A program that changes its working directory later, as some launchers make it, still
+        # means the volume.
+        directory = self.directory = directory.absolute()
         self.config = checked_config(config)
         self.reports = Reports(directory)
         self._written_to: tuple[int, int] | None = None  # the directory that holds our config

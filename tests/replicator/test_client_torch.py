@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,73 @@ def test_a_full_disk_is_a_save_error_and_leaves_nothing(
     assert list(local.iterdir()) == []
 
 
+def full_disk(self: Any, *_: Any, **__: Any) -> None:
+    """torch's writer once it has begun, on a volume without room."""
+    (self.path / "__0_0.distcp").write_bytes(bytes(1000))
+    raise OSError(28, "No space left on device")
+
+
+def test_the_storage_pair_alone_clears_away_what_a_full_disk_has_cut_off(
+    local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch.distributed.checkpoint as tdc
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    client = ReplicatorClient(local, CONFIG)
+
+    def save(step: int) -> None:
+        writer = dcp.ReplicatorStorageWriter(client, step, 0, 1)
+        tdc.save({"w": torch.zeros(3)}, storage_writer=writer, no_dist=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tdc.FileSystemWriter, "write_data", full_disk)
+        with pytest.raises(CheckpointException, match="No space left"):
+            save(1)
+    assert list(local.iterdir()) == []
+    save(3)
+    assert [path.name for path in local.iterdir()] == ["3"]
+
+
+def test_a_rank_that_cannot_write_does_not_keep_the_first_one_waiting(
+    local: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch.distributed.checkpoint as tdc
+
+    client = ReplicatorClient(local, CONFIG)
+    with monkeypatch.context() as patch:
+        patch.setattr(tdc.FileSystemWriter, "write_data", full_disk)
+        with pytest.raises(SaveError, match="No space left"):
+            dcp.save(client, {"w": torch.zeros(3)}, 1, 1, 2)
+    began = time.monotonic()
+    with pytest.raises(SaveError, match=r"local ranks \[1\] could not write their part"):
+        dcp.save(client, {"w": torch.zeros(3)}, 1, 0, 2, hand_over_timeout=60)
+    assert time.monotonic() - began < 30
+    assert list(local.iterdir()) == []
+
+
+def test_what_a_slow_rank_writes_after_the_first_gave_up_does_not_stay(local: Path) -> None:
+    client = ReplicatorClient(local, CONFIG)
+    with pytest.raises(SaveError):
+        dcp.save(client, {"w": torch.zeros(3)}, 1, 0, 2, hand_over_timeout=0.1)
+    dcp.save(client, {"w": torch.zeros(3)}, 1, 1, 2)
+    assert [path.name for path in local.iterdir()] == ["1.pending.1"]
+    dcp.save(client, {"w": torch.zeros(3)}, 2, 1, 2)
+    dcp.save(client, {"w": torch.zeros(3)}, 2, 0, 2)
+    assert [path.name for path in local.iterdir()] == ["2"]
+
+
+def test_ranks_stay_in_step_where_only_one_saw_that_the_step_was_there(local: Path) -> None:
+    client = ReplicatorClient(local, CONFIG)
+    (local / "1").mkdir()
+    with pytest.raises(StepExistsError):
+        dcp.save(client, {"w": torch.zeros(3)}, 1, 0, 2)
+    (local / "1").rmdir()  # the replicator took it over before the other rank looked
+    dcp.save(client, {"w": torch.zeros(3)}, 1, 1, 2)
+    dcp.save(client, {"w": torch.ones(3)}, 1, 1, 2)
+    dcp.save(client, {"w": torch.ones(3)}, 1, 0, 2, hand_over_timeout=5)
+    assert [path.name for path in local.iterdir()] == ["1"]
+
+
 def test_a_step_that_is_there_already_is_kept(local: Path) -> None:
     client = ReplicatorClient(local, CONFIG)
     dcp.save(client, {"w": torch.zeros(3)}, 1, 0, 1)
@@ -304,6 +372,38 @@ def test_a_ddp_job_saves_on_every_node_and_resumes(tmp_path: Path, pl: Any) -> N
         assert resumed[0]["weight"] == resumed[1]["weight"] != begun[0]["weight"]
         for replicator in (first, second):
             replicator.wait_for_saved(6)
+
+
+def test_a_callback_that_writes_a_step_under_two_names_hands_it_over_once(
+    local: Path, tmp_path: Path, pl: Any
+) -> None:
+    from replicator.client.lightning import ReplicatorCheckpointIO
+
+    checkpoint_io = ReplicatorCheckpointIO(ReplicatorClient(local, CONFIG))
+    trainer = make_trainer(pl, checkpoint_io, 6, tmp_path)
+    trainer.checkpoint_callback.save_last = True  # the same step again, at once
+    trainer.fit(make_module(pl))
+    assert sorted(path.name for path in local.iterdir()) == ["3", "6"]
+    found = torch.load(local / "6" / "checkpoint.pt", weights_only=False)
+    assert found["global_step"] == 6
+
+
+def test_all_of_a_step_is_handed_over_after_its_weights_alone(local: Path, pl: Any) -> None:
+    from replicator.client.lightning import ReplicatorCheckpointIO
+
+    with FakeReplicator(local) as replicator:
+        client = ReplicatorClient(local, CONFIG)
+        checkpoint_io = ReplicatorCheckpointIO(client, client.start(handshake_timeout=5))
+        weights = {"global_step": 3, "state_dict": {}}
+        checkpoint_io.save_checkpoint(weights, "weights.ckpt")
+        replicator.wait_for_saved(3)
+        checkpoint_io.save_checkpoint(weights | {"optimizer_states": [1]}, "all.ckpt")
+        while (local / "3").exists():
+            time.sleep(0.01)
+        restored = ReplicatorClient(local, CONFIG).start(handshake_timeout=5)
+        assert restored is not None
+        found = checkpoint_io.load_checkpoint(restored.path / "checkpoint.pt")
+        assert found["optimizer_states"] == [1]
 
 
 def test_only_the_first_rank_of_a_node_saves(local: Path, pl: Any) -> None:
