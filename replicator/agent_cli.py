@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import sys
-import urllib.request
 from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
@@ -21,6 +20,7 @@ from replicator.agent.channel import split_address
 from replicator.agent.logs import configure
 from replicator.agent.security import read_key
 from replicator.agent.settings import AgentSettings
+from replicator.agent.status import fetch_status
 from replicator.agent.tls import PeerTls
 from replicator.arguments import port, seconds, whole_number
 from replicator.backup_cli import open_storage
@@ -36,7 +36,6 @@ from replicator.storage import ObjectStorage
 
 DEFAULT_PORT = 4242
 STATUS_SECONDS = 5.0
-MAX_STATUS_BYTES = 16 * 1024 * 1024
 HASH_THREADS = min(4, len(os.sched_getaffinity(0)))
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
@@ -253,12 +252,7 @@ def _ask(address: str) -> dict[str, Any]:
         ProtocolError: no address, or something else than an agent answers.
         OSError, ValueError, RecursionError, HTTPException: nothing does, or no JSON comes.
     """
-    host, number = split_address(address)
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{number}/status"
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # an agent is nearby
-    with direct.open(url, timeout=STATUS_SECONDS) as answer:
-        document = json.loads(answer.read(MAX_STATUS_BYTES))
+    document = fetch_status(*split_address(address), STATUS_SECONDS)
     if not _is_status(document):
         raise ProtocolError("what answers there is no agent: its /status is another document")
     return dict(document)

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from typing import Any
 
 from replicator.agent.store import LocalStore
 from replicator.core.node import Node
 from replicator.core.state import NodeState
+
+MAX_STATUS_BYTES = 16 * 1024 * 1024
+
+
+def fetch_status(host: str, port: int, timeout: float) -> Any:
+    """What an agent answers to `/status`, asked directly: a proxy is for what is farther away.
+
+    Raises:
+        OSError, ValueError, RecursionError, HTTPException: nothing answers, or with no JSON.
+    """
+    shown = f"[{host}]" if ":" in host else host
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(f"http://{shown}:{port}/status", timeout=timeout) as answer:
+        return json.loads(answer.read(MAX_STATUS_BYTES))
 
 
 def node_status(address: str, node: Node | None, store: LocalStore) -> dict[str, Any]:

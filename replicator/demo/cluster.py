@@ -13,11 +13,11 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from replicator.agent.status import fetch_status
 from replicator.errors import ReplicatorError
 from replicator.protocol import (
     CONFIG_FILE,
@@ -163,10 +163,8 @@ class DemoCluster:
 
     def status(self, index: int) -> dict[str, Any] | None:
         """What the agent says about itself, or None when it does not answer."""
-        url = f"http://{HOST}:{self.nodes[index].http}/status"
         try:
-            with urllib.request.urlopen(url, timeout=2) as answer:
-                document = json.load(answer)
+            document = fetch_status(HOST, self.nodes[index].http, 2)
         except (OSError, ValueError):
             return None
         return document if isinstance(document, dict) else None

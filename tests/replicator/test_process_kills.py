@@ -164,8 +164,10 @@ def test_unusable_arguments_give_one_clear_line(tmp_path, arguments, words):
 
 
 @pytest.mark.parametrize("kill", [1, 2])
-def test_the_demo_recovers_and_says_how_long_it_took(tmp_path, kill):
-    """With one node lost from its peer, with both lost from the backup."""
+def test_the_demo_recovers_and_says_how_long_it_took(tmp_path, kill, monkeypatch):
+    """With one node lost from its peer, with both lost from the backup; behind a proxy or not."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
     command = [
         *(sys.executable, "-m", "replicator", "demo", "--nodes", "2", "--size", "1Mi"),
         *("--kill", str(kill), "--dir", str(tmp_path)),
