@@ -11,10 +11,7 @@ from typing import TypeVar
 
 from replicator.client.claim import sole_writer
 from replicator.client.errors import (
-    ClientError,
     RestoreTimeoutError,
-    SaveError,
-    why,
 )
 from replicator.client.handshake import Handshake
 from replicator.client.session import (
@@ -91,11 +88,9 @@ class AsyncReplicatorClient:
             try:
                 yield pending
                 self.volume.commit(step, worker)
-            except BaseException as error:
+            except BaseException:
                 with suppress(OSError):
                     await asyncio.to_thread(self.volume.discard, step, worker)
-                if isinstance(error, OSError) and not isinstance(error, ClientError):
-                    raise SaveError(f"step {step}: {why(error)}") from error
                 raise
 
     def check(self) -> str | None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from replicator.client.errors import SaveError, why
+from replicator.client.errors import ClientError, SaveError, why
 
 _TRIES: Final = 100
 """Each means that another writer let the place go between two of our calls."""
@@ -23,7 +23,8 @@ def sole_writer(step: int, pending: Path) -> Iterator[None]:
     agent clears away at a job's start; torch's attempts are counted from 1.
 
     Raises:
-        SaveError: somebody else writes this step, or the volume cannot be written.
+        SaveError: somebody else writes this step, or the volume cannot be written: also for what
+            the operating system says while the place is held.
     """
     place = pending.with_name(f"{pending.name}.0")
     try:
@@ -37,6 +38,10 @@ def sole_writer(step: int, pending: Path) -> Iterator[None]:
         raise SaveError(f"step {step}: {why(error)}") from error
     try:
         yield
+    except OSError as error:
+        if isinstance(error, ClientError):
+            raise
+        raise SaveError(f"step {step}: {why(error)}") from error
     finally:
         with suppress(OSError):
             place.rmdir()

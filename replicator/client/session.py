@@ -11,10 +11,7 @@ from typing import Final, TypeVar
 
 from replicator.client.claim import sole_writer
 from replicator.client.errors import (
-    ClientError,
     RestoreTimeoutError,
-    SaveError,
-    why,
 )
 from replicator.client.handshake import Handshake
 from replicator.client.volume import CheckpointVolume, Restored
@@ -149,11 +146,9 @@ class ReplicatorClient:
             try:
                 yield pending
                 self.volume.commit(step, worker)
-            except BaseException as error:
+            except BaseException:
                 with suppress(OSError):
                     self.volume.discard(step, worker)
-                if isinstance(error, OSError) and not isinstance(error, ClientError):
-                    raise SaveError(f"step {step}: {why(error)}") from error
                 raise
 
     def check(self) -> str | None:
