@@ -83,9 +83,8 @@ class Tier:
         async with asyncio.timeout(LIST_SECONDS):
             await self.begin()
             forced, names = await asyncio.gather(
-                self._backups.read_restore_version(), self._backups.names()
+                self._backups.read_restore_version(), self._names(self._backups)
             )
-            self._newest = max([self._newest, *names])
             wanted = names if forced is None else [n for n in names if n == forced]
             return await self._down_to_complete(n for n in wanted if n not in skip), forced
 
@@ -99,9 +98,12 @@ class Tier:
             return []
         async with asyncio.timeout(LIST_SECONDS):
             await self.begin()
-            names = await self._backups.names()
-            self._newest = max([self._newest, *names])
-            return await self._down_to_complete(names)
+            return await self._down_to_complete(await self._names(self._backups))
+
+    async def _names(self, backups: JobBackups) -> tuple[str, ...]:
+        names = await backups.names()
+        self._newest = max([self._newest, *names])
+        return names
 
     async def _down_to_complete(self, names: Iterable[str]) -> list[Backup]:
         found: list[Backup] = []

@@ -71,7 +71,7 @@ class Replication:
         self._delay: dict[Pair, float] = {}
         self._deadline = 0.0
         self._overdue = False
-        self._passed_by: set[int] = set()  # nodes that will never save the active checkpoint
+        self._passed_by = False  # whether a node will never save the active checkpoint
         self._news = ""  # to be reported by the next tick
 
     def restored(self, checkpoint: CheckpointId | None, now: float) -> None:
@@ -114,7 +114,7 @@ class Replication:
         self.sealed.setdefault(checkpoint, set()).add(rank)
         active = self.active
         if active is not None and checkpoint > active and rank not in self.sealed.get(active, ()):
-            self._passed_by.add(rank)  # steps of a run grow
+            self._passed_by = True  # steps of a run grow
 
     def _owner_has(self, holders: dict[ShardId, dict[int, Content]], rank: int) -> bool:
         shards = (ShardId(rank, worker) for worker in range(self._workers))
@@ -136,7 +136,7 @@ class Replication:
         self.problems.clear()
         self._deadline = now + self._timing.round
         self._overdue = False
-        self._passed_by.clear()
+        self._passed_by = False
 
     # ---- what happened --------------------------------------------------------------------------
 
