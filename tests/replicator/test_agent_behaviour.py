@@ -9,7 +9,7 @@ import time
 import urllib.request
 
 import pytest
-from agent_lab import SIZE, Lab, tree
+from agent_lab import SIZE, Lab, go, tree
 
 from replicator.agent import tier
 from replicator.agent.bandwidth import Bandwidth
@@ -18,10 +18,6 @@ from replicator.agent.tier import name_backup
 from replicator.demo.cluster import finish_save, prepare_save
 from replicator.digest import read_content, reference_hash
 from replicator.manifest import ShardManifest
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def test_files_per_worker_are_replicated_and_restored(tmp_path):

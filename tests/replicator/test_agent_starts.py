@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import threading
 
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 from replicator.agent import intake, tier
 from replicator.agent.store import LocalStore
@@ -16,10 +16,6 @@ from replicator.digest import read_content, reference_hash
 from replicator.storage import ObjectStorage, StorageError
 
 OFTEN = {"backup_interval_steps": 1, "backup_interval_minutes": None}
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def test_a_configuration_is_consumed_only_once_it_is_remembered(tmp_path):

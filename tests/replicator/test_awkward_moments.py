@@ -8,14 +8,10 @@ import urllib.error
 import urllib.request
 
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 from replicator.agent.uplink import Uplink
 from replicator.core.effects import WriteError
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def test_an_agent_that_cannot_end_does_not_say_that_it_is_well(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import datetime
 from types import SimpleNamespace
 
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 from replicator.agent import tier
 from replicator.agent.tier import Tier
@@ -28,10 +28,6 @@ STEPS = Job("job", 0, 1, backup_steps=100)
 SHARD = ShardId(0, 0)
 CONTENT = Content("d", "m", 1)
 RUN = Run(2, "t")
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 async def backups(lab: Lab) -> dict[str, int | None]:

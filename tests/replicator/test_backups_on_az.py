@@ -20,11 +20,10 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from backup_cases import NAME, store_backup
+from backup_cases import comes_back_byte_for_byte
 
 from replicator.backups import JobBackups
 from replicator.credentials import CredentialKind, Credentials
-from replicator.digest import verify
 from replicator.storage import ObjectStorage, StorageError
 
 # Azurite's published account; its key is no secret.
@@ -91,24 +90,8 @@ def test_a_backup_comes_back_byte_for_byte(
     endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("replicator.storage.PART_BYTES", 5 * 1024 * 1024)
-
-    async def scenario() -> None:
-        backups = JobBackups(open_at(endpoint), "job")
-        assert await backups.names() == ()
-        manifests = await store_backup(backups, tmp_path, size=11 * 1024 * 1024)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
-        assert await backups.verify(NAME, step) == ()
-        for rank, manifest in enumerate(manifests):
-            await backups.download_shard(NAME, step, rank, 0, tmp_path / f"r{rank}")
-            assert verify(tmp_path / f"r{rank}", manifest) == ()
-        await backups.force_restore(NAME)
-        assert await backups.read_restore_version() == NAME
-        assert await backups.clear_restore_version(NAME)
-        await backups.delete(NAME)
-        assert await backups.names() == ()
-
-    asyncio.run(scenario())
+    backups = JobBackups(open_at(endpoint), "job")
+    asyncio.run(comes_back_byte_for_byte(backups, tmp_path, size=11 * 1024 * 1024))
 
 
 def test_a_wrong_key_is_an_error_that_does_not_show_it(endpoint: str) -> None:

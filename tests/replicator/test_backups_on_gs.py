@@ -18,13 +18,22 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from backup_cases import NAME, make_shard, manifest_of, seal_of, store_backup, tree_of
+from backup_cases import (
+    NAME,
+    changed_byte_is_never_accepted,
+    comes_back_byte_for_byte,
+    only_step,
+    store_backup,
+    torn_upload_never_completes,
+    vanished_object_is_missing,
+    waits_throttling_out,
+)
 from fault_proxy import Fault, FaultProxy, on_path
 
 from replicator.backups import JobBackups
 from replicator.credentials import CredentialKind, Credentials
 from replicator.digest import verify
-from replicator.storage import ObjectStorage, StorageError, StoredDataError
+from replicator.storage import ObjectStorage
 from tests.go_binaries import FAKE_GCS_SERVER
 
 
@@ -91,72 +100,23 @@ def backups(gs_server: str, proxy: FaultProxy, request: pytest.FixtureRequest) -
 
 
 def test_a_backup_comes_back_byte_for_byte(backups: JobBackups, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        assert await backups.names() == ()
-        manifests = await store_backup(backups, tmp_path)
-        assert await backups.names() == (NAME,)
-        index = await backups.index(NAME)
-        assert index.complete, index.problems
-        step = index.newest_complete
-        assert step is not None
-        assert await backups.verify(NAME, step) == ()
-        for rank, manifest in enumerate(manifests):
-            await backups.download_shard(NAME, step, rank, 0, tmp_path / f"r{rank}")
-            assert verify(tmp_path / f"r{rank}", manifest) == ()
-            assert tree_of(tmp_path / f"r{rank}") == tree_of(tmp_path / NAME / f"shard-3-{rank}")
-        await backups.force_restore(NAME)
-        assert await backups.read_restore_version() == NAME
-        assert await backups.clear_restore_version(NAME)
-        await backups.delete(NAME)
-        assert await backups.names() == ()
-
-    asyncio.run(scenario())
+    asyncio.run(comes_back_byte_for_byte(backups, tmp_path))
 
 
 def test_throttling_is_waited_out(backups: JobBackups, proxy: FaultProxy, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        proxy.rule = on_path("job", Fault.THROTTLE, times=2)
-        await store_backup(backups, tmp_path, nodes=1)
-        assert proxy.faults(Fault.THROTTLE) == 2
-        assert (await backups.index(NAME)).complete
-
-    asyncio.run(scenario())
+    asyncio.run(waits_throttling_out(backups, proxy, tmp_path, "job"))
 
 
 def test_an_upload_torn_for_good_never_completes_a_backup(
     backups: JobBackups, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        proxy.rule = on_path("manifest", Fault.TEAR_UPLOAD, method="PUT")
-        shard = make_shard(tmp_path, 0)
-        manifest = manifest_of(shard, 0, nodes=1)
-        with pytest.raises(StorageError, match="cannot write") as caught:
-            await backups.put_shard(NAME, manifest, shard)
-        assert "hidden-secret" not in str(caught.value)
-        assert proxy.faults(Fault.TEAR_UPLOAD) >= 1
-        assert await backups.newest_complete() is None
-        proxy.rule = on_path("", Fault.TEAR_UPLOAD, times=0)
-        await backups.put_shard(NAME, manifest, shard)
-        await backups.seal(NAME, seal_of([manifest]))
-        assert (await backups.index(NAME)).complete, "the same call again mends it"
-
-    asyncio.run(scenario())
+    asyncio.run(torn_upload_never_completes(backups, proxy, tmp_path, "manifest"))
 
 
 def test_a_vanished_object_is_missing_not_transient(
     backups: JobBackups, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        await store_backup(backups, tmp_path)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
-        proxy.rule = on_path("1%5F0%2Edistcp", Fault.VANISH)
-        with pytest.raises(StoredDataError, match="no such object") as caught:
-            await backups.download_shard(NAME, step, 1, 0, tmp_path / "r")
-        assert caught.value.missing
-        assert not caught.value.transient
-
-    asyncio.run(scenario())
+    asyncio.run(vanished_object_is_missing(backups, proxy, tmp_path, "1%5F0%2Edistcp"))
 
 
 @pytest.mark.parametrize("fault", [Fault.SLOW_DOWNLOAD, Fault.CUT_DOWNLOAD])
@@ -165,8 +125,7 @@ def test_a_slow_or_broken_download_comes_through_whole(
 ) -> None:
     async def scenario() -> None:
         manifests = await store_backup(backups, tmp_path, size=400_000)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
+        step = await only_step(backups)
         proxy.rule = on_path("distcp", fault, times=1, method="GET")
         await backups.download_shard(NAME, step, 1, 0, tmp_path / "r")
         assert proxy.faults(fault) == 1
@@ -178,12 +137,4 @@ def test_a_slow_or_broken_download_comes_through_whole(
 def test_a_byte_changed_on_the_way_is_never_accepted(
     backups: JobBackups, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        await store_backup(backups, tmp_path)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
-        proxy.rule = on_path("distcp", Fault.FLIP_BYTE, method="GET")
-        with pytest.raises(StoredDataError, match="BLAKE3"):
-            await backups.download_shard(NAME, step, 0, 0, tmp_path / "r")
-
-    asyncio.run(scenario())
+    asyncio.run(changed_byte_is_never_accepted(backups, proxy, tmp_path, "distcp"))

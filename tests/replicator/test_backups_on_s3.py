@@ -12,13 +12,24 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from backup_cases import NAME, make_shard, manifest_of, seal_of, store_backup, tree_of
+from backup_cases import (
+    NAME,
+    changed_byte_is_never_accepted,
+    comes_back_byte_for_byte,
+    make_shard,
+    manifest_of,
+    only_step,
+    store_backup,
+    torn_upload_never_completes,
+    vanished_object_is_missing,
+    waits_throttling_out,
+)
 from fault_proxy import Fault, FaultProxy, on_path
 
 from replicator.backups import JobBackups
 from replicator.credentials import CredentialKind, Credentials
 from replicator.digest import verify
-from replicator.storage import ObjectStorage, StorageConfigError, StorageError, StoredDataError
+from replicator.storage import ObjectStorage, StorageConfigError, StorageError
 
 moto_server = pytest.importorskip("moto.server", reason="needs moto[server]")
 
@@ -65,27 +76,8 @@ def bucket(s3_server: str, request: pytest.FixtureRequest) -> str:
 
 
 def test_a_backup_comes_back_byte_for_byte(proxy: FaultProxy, bucket: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        backups = JobBackups(storage_at(proxy.url, bucket), "job")
-        assert await backups.names() == ()
-        manifests = await store_backup(backups, tmp_path)
-        assert await backups.names() == (NAME,)
-        index = await backups.index(NAME)
-        assert index.complete, index.problems
-        step = index.newest_complete
-        assert step is not None
-        assert await backups.verify(NAME, step) == ()
-        for rank, manifest in enumerate(manifests):
-            await backups.download_shard(NAME, step, rank, 0, tmp_path / f"r{rank}")
-            assert verify(tmp_path / f"r{rank}", manifest) == ()
-            assert tree_of(tmp_path / f"r{rank}") == tree_of(tmp_path / NAME / f"shard-3-{rank}")
-        await backups.force_restore(NAME)
-        assert await backups.read_restore_version() == NAME
-        assert await backups.clear_restore_version(NAME)
-        await backups.delete(NAME)
-        assert await backups.names() == ()
-
-    asyncio.run(scenario())
+    backups = JobBackups(storage_at(proxy.url, bucket), "job")
+    asyncio.run(comes_back_byte_for_byte(backups, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -127,8 +119,7 @@ def test_gs_speaks_the_same_requests_with_a_bearer_token(
         storage = ObjectStorage.open(f"gs://{bucket}/dir", token, max_retries=1)
         backups = JobBackups(storage, "job")
         manifests = await store_backup(backups, tmp_path, size=11 * 1024 * 1024)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
+        step = await only_step(backups)
         assert await backups.verify(NAME, step) == ()
         await backups.download_shard(NAME, step, 1, 0, tmp_path / "r")
         assert verify(tmp_path / "r", manifests[1]) == ()
@@ -148,8 +139,7 @@ def test_a_large_file_goes_up_in_parts(
         backups = JobBackups(storage_at(proxy.url, bucket), "job")
         (manifest,) = await store_backup(backups, tmp_path, nodes=1, size=11 * 1024 * 1024)
         assert any("partNumber=2" in path for _, path, _ in proxy.seen)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
+        step = await only_step(backups)
         await backups.download_shard(NAME, step, 0, 0, tmp_path / "r")
         assert verify(tmp_path / "r", manifest) == ()
 
@@ -157,14 +147,8 @@ def test_a_large_file_goes_up_in_parts(
 
 
 def test_throttling_is_waited_out(proxy: FaultProxy, bucket: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        backups = JobBackups(storage_at(proxy.url, bucket), "job")
-        proxy.rule = on_path("/job/", Fault.THROTTLE, times=2)
-        await store_backup(backups, tmp_path, nodes=1)
-        assert proxy.faults(Fault.THROTTLE) == 2
-        assert (await backups.index(NAME)).complete
-
-    asyncio.run(scenario())
+    backups = JobBackups(storage_at(proxy.url, bucket), "job")
+    asyncio.run(waits_throttling_out(backups, proxy, tmp_path, "/job/"))
 
 
 def test_throttling_without_end_is_a_transient_error(
@@ -194,21 +178,8 @@ def test_throttling_without_end_is_a_transient_error(
 def test_an_upload_torn_for_good_never_completes_a_backup(
     proxy: FaultProxy, bucket: str, tmp_path: Path, part: str
 ) -> None:
-    async def scenario() -> None:
-        backups = JobBackups(storage_at(proxy.url, bucket, max_retries=1), "job")
-        proxy.rule = on_path(part, Fault.TEAR_UPLOAD, method="PUT")
-        shard = make_shard(tmp_path, 0)
-        manifest = manifest_of(shard, 0, nodes=1)
-        with pytest.raises(StorageError, match="cannot write"):
-            await backups.put_shard(NAME, manifest, shard)
-        assert proxy.faults(Fault.TEAR_UPLOAD) >= 1
-        assert await backups.newest_complete() is None
-        proxy.rule = on_path("", Fault.THROTTLE, times=0)
-        await backups.put_shard(NAME, manifest, shard)
-        await backups.seal(NAME, seal_of([manifest]))
-        assert (await backups.index(NAME)).complete, "the same call again mends it"
-
-    asyncio.run(scenario())
+    backups = JobBackups(storage_at(proxy.url, bucket, max_retries=1), "job")
+    asyncio.run(torn_upload_never_completes(backups, proxy, tmp_path, part))
 
 
 def test_a_torn_multipart_upload_leaves_no_object(
@@ -233,14 +204,7 @@ def test_a_vanished_object_is_missing_not_transient(
 ) -> None:
     async def scenario() -> None:
         backups = JobBackups(storage_at(proxy.url, bucket), "job")
-        await store_backup(backups, tmp_path)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
-        proxy.rule = on_path("__1_0.distcp", Fault.VANISH)
-        with pytest.raises(StoredDataError, match="no such object") as caught:
-            await backups.download_shard(NAME, step, 1, 0, tmp_path / "r")
-        assert caught.value.missing
-        assert not caught.value.transient
+        step = await vanished_object_is_missing(backups, proxy, tmp_path, "__1_0.distcp")
         assert "no such object" in (await backups.verify(NAME, step))[0]
         proxy.rule = on_path("n1-w0.manifest", Fault.VANISH, method="GET")
         index = await backups.index(NAME)
@@ -256,8 +220,7 @@ def test_a_download_that_breaks_off_is_taken_up_again(
     async def scenario() -> None:
         backups = JobBackups(storage_at(proxy.url, bucket, max_retries=max_retries), "job")
         (manifest,) = await store_backup(backups, tmp_path, nodes=1, size=4_000_000)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
+        step = await only_step(backups)
         proxy.rule = on_path(".distcp", Fault.CUT_DOWNLOAD, times=2)
         await backups.download_shard(NAME, step, 0, 0, tmp_path / "r")
         assert proxy.faults(Fault.CUT_DOWNLOAD) == 2
@@ -274,8 +237,7 @@ def test_a_download_that_always_breaks_off_is_a_transient_error(
     async def scenario() -> None:
         backups = JobBackups(storage_at(proxy.url, bucket, max_retries=1), "job")
         await store_backup(backups, tmp_path, nodes=1)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
+        step = await only_step(backups)
         proxy.rule = on_path(".distcp", Fault.CUT_DOWNLOAD)
         with pytest.raises(StorageError, match="cannot read") as caught:
             await backups.download_shard(NAME, step, 0, 0, tmp_path / "cut")
@@ -295,8 +257,7 @@ def test_a_slow_download_comes_through(proxy: FaultProxy, bucket: str, tmp_path:
     async def scenario() -> None:
         backups = JobBackups(storage_at(proxy.url, bucket), "job")
         (manifest,) = await store_backup(backups, tmp_path, nodes=1, size=500_000)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
+        step = await only_step(backups)
         proxy.rule = on_path(".distcp", Fault.SLOW_DOWNLOAD)
         await backups.download_shard(NAME, step, 0, 0, tmp_path / "r")
         assert proxy.faults(Fault.SLOW_DOWNLOAD) == 1
@@ -308,16 +269,8 @@ def test_a_slow_download_comes_through(proxy: FaultProxy, bucket: str, tmp_path:
 def test_a_byte_changed_on_the_way_is_never_accepted(
     proxy: FaultProxy, bucket: str, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        backups = JobBackups(storage_at(proxy.url, bucket), "job")
-        await store_backup(backups, tmp_path, nodes=1)
-        step = (await backups.index(NAME)).newest_complete
-        assert step is not None
-        proxy.rule = on_path(".distcp", Fault.FLIP_BYTE)
-        with pytest.raises(StoredDataError, match="BLAKE3"):
-            await backups.download_shard(NAME, step, 0, 0, tmp_path / "r")
-
-    asyncio.run(scenario())
+    backups = JobBackups(storage_at(proxy.url, bucket), "job")
+    asyncio.run(changed_byte_is_never_accepted(backups, proxy, tmp_path, ".distcp"))
 
 
 def test_credentials_in_the_environment_are_never_used(

@@ -9,14 +9,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from agent_lab import Lab, tree
+from agent_lab import Lab, go, tree
 
 from replicator.agent import uplink
 from replicator.agent.channel import Dialer
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 @pytest.fixture

@@ -51,10 +51,8 @@ def node_one_lost_its_shard(*older: int) -> tuple[Coordinator, list]:
     for rank, held in ((0, copies(0, 0, 1)), (1, ())):
         held += tuple(copy for step in older for copy in copies(rank, rank, step=step))
         made.received(rank + 1, hello(rank, epoch=1, copies=held), 0.0)
-    stored_too = stored("b1", at(5))
     shards = {ShardId(n, 0): content(f"5.{n}") for n in range(2)}
-    stored_too.shards.clear()
-    stored_too.shards.update(shards)
+    stored_too = replace(stored("b1", at(5)), shards=shards)
     effects = made.backups_read([] if older else [stored_too], None, "", 0.0)
     return made, effects
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 PRIVATE = ".stowplan"
 AFTER = {".manifest": (".data",), ".meta": (".manifest",), ".json": (".data", ".manifest", ".meta")}
@@ -69,10 +68,6 @@ class Disk:
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def test_a_save_is_on_the_disk_before_anybody_is_told(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import shutil
@@ -10,14 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from agent_lab import QUICK, Lab, tree
+from agent_lab import QUICK, Lab, go, tree
 
 from replicator.agent.server import PeerServer
 from replicator.backup_seal import BackupSeal
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def backups_of(lab: Lab) -> list[str]:

@@ -9,14 +9,10 @@ import secrets
 import subprocess
 
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 from replicator.agent.files import Reserve
 from replicator.core.effects import Persist, WriteError
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import random
 import socket
 
 import pytest
-from agent_lab import SECRET, Lab
+from agent_lab import SECRET, Lab, go
 
 from replicator.agent.channel import Channel, Dialer
 from replicator.agent.security import KeyFileError, job_key, read_key
@@ -17,10 +17,6 @@ from replicator.agent.sockets import AuthenticationError
 from replicator.agent.wire import WireError, decode_to_coordinator, decode_to_node, encode
 from replicator.core import messages as msg
 from replicator.core.model import CheckpointId, Content, Copy, Origin, Run, ShardId, Source
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def port_of(lab: Lab, index: int) -> int:

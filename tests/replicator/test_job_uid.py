@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 from replicator.backups import JobBackups
 from replicator.platform.static import StaticPlatform
 from replicator.storage import ObjectStorage
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def give_uid(lab, uid):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 from replicator.agent.leftovers import Fate, Kind, fate
 from replicator.digest import read_content, reference_hash
@@ -20,10 +19,6 @@ FILE, FOLDER, LINK, FOREIGN, OTHER = (
     Kind.FOREIGN_LINK,
     Kind.OTHER,
 )
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 @pytest.mark.parametrize(

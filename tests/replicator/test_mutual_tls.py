@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from agent_lab import SECRET, SIZE, Lab
+from agent_lab import SECRET, SIZE, Lab, go
 from certificates import Authority
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -23,10 +23,6 @@ from replicator.agent.wire import encode
 from replicator.core import messages as msg
 
 HERE = "127.0.0.1"
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 @pytest.fixture

@@ -7,11 +7,7 @@ import json
 import os
 
 import pytest
-from agent_lab import Lab
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
+from agent_lab import Lab, go
 
 
 @pytest.mark.parametrize("what", ["directory", "pipe"])

@@ -7,17 +7,13 @@ import errno
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 from replicator.agent.store import LocalStore
 from replicator.core.model import CheckpointId
 from replicator.protocol import parse_config
 
 WORKERS = 3
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def save(lab: Lab, node: int, step: int, workers=range(WORKERS)) -> None:

@@ -7,16 +7,12 @@ import errno
 import json
 import os
 
-from agent_lab import SECRET, Lab
+from agent_lab import SECRET, Lab, go
 
 from replicator.agent import server
 from replicator.agent.channel import Dialer
 from replicator.agent.sockets import AuthenticationError
 from replicator.agent.wire import WireError
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 async def silent(lab: Lab) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -7,16 +7,12 @@ import os
 import threading
 
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 from replicator.agent import uplink
 from replicator.agent.copies import VERIFY_NICE
 from replicator.agent.store import LocalStore
 from replicator.agent.tier import Tier
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def nice_of_this_thread() -> int:

@@ -8,13 +8,9 @@ import os
 from pathlib import Path
 
 import pytest
-from agent_lab import Lab
+from agent_lab import Lab, go
 
 from replicator.agent import store
-
-
-def go(scenario):
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 @pytest.fixture
