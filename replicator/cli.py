@@ -37,26 +37,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     parsed = build_parser().parse_args(arguments)
+    status = _run(parsed)
+    if arguments is None:
+        _leave(status)
+    return status
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    """The sub-command's exit status, once its output has left, or that of what broke it off."""
     try:
-        status = parsed.run(parsed)
+        status = int(parsed.run(parsed))
+        if sys.stdout is not None:  # closed before the start: there is none
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader went away, as `head` does
         return 1
-    if arguments is None:
-        _leave(int(status))
-    return int(status)
+    except OSError as error:
+        where = os.fsdecode(error.filename) if error.filename else "standard output"
+        print(f"error: {where}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return status
 
 
 def _leave(status: int) -> NoReturn:
-    """End the process without taking the interpreter apart.
+    """End the process without taking the interpreter apart; standard output is flushed before.
 
     A thread of the object store's runtime that is about to call back into Python while the
     interpreter is being taken apart aborts the process: about one failed request in ten ended with
     SIGABRT instead of its exit status.
     """
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
     os._exit(status)

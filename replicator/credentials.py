@@ -222,7 +222,10 @@ def open_object_store(
         # Its text may quote a password in the URL.
         raise StorageConfigError("the backup URL has brackets or letters no URL can have") from None
     if parts.query or parts.fragment or "@" in parts.netloc:
-        raise StorageConfigError("a backup URL takes no user, password, query or fragment")
+        raise StorageConfigError(
+            "a backup URL takes no user, password, query or fragment: expected "
+            "SCHEME://BUCKET/DIR, with ? and # in a directory's name as %3F and %23"
+        )
     if parts.scheme == "file":
         return _open_local(parts, url, create)
     if parts.scheme not in _SCHEMES:

@@ -16,7 +16,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import signal
 import socket
 import statistics
 import sys
@@ -27,11 +26,13 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from threading import BrokenBarrierError
 
 from blake3 import blake3
 
 from replicator.agent_cli import parse_size
-from replicator.demo.cluster import DemoCluster, finish_save, prepare_save
+from replicator.arguments import whole_number
+from replicator.demo.cluster import DemoCluster, DemoError, end_in_order, finish_save, prepare_save
 from replicator.errors import ReplicatorError
 
 CHUNK = 4 * 1024 * 1024
@@ -114,26 +115,46 @@ PLAIN: dict[str, Callable[[Barrier, Path, Path], None]] = {
 }
 
 
+def _copy(
+    copy: Callable[[Barrier, Path, Path], None], barrier: Barrier, source: Path, target: Path
+) -> None:
+    """A worker; one that fails does not leave the others waiting."""
+    try:
+        copy(barrier, source, target)
+    except OSError as error:
+        print(f"error: {target}: {error.strerror or error}", file=sys.stderr, flush=True)
+        barrier.abort()
+    except BrokenBarrierError:
+        pass  # another has said why
+
+
 def timed_copies(
     copies: list[Callable[[Barrier, Path, Path], None]],
     sources: list[Path],
     root: Path,
     rounds: int,
 ) -> float:
-    """Median seconds in which all sources were copied at once, each in its way."""
+    """Median seconds in which all sources were copied at once, each in its way.
+
+    Raises:
+        DemoError: one of them could not be.
+    """
     took = []
     for number in range(rounds + 1):
         targets = [root / f"copy{index}" for index in range(len(sources))]
         barrier = multiprocessing.Barrier(len(sources) + 1)
         workers = [
-            multiprocessing.Process(target=copy, args=(barrier, source, target))
+            multiprocessing.Process(target=_copy, args=(copy, barrier, source, target))
             for copy, source, target in zip(copies, sources, targets, strict=True)
         ]
         for worker in workers:
             worker.start()
-        barrier.wait()
-        began = time.perf_counter()
-        barrier.wait()
+        try:
+            barrier.wait()
+            began = time.perf_counter()
+            barrier.wait()
+        except BrokenBarrierError:
+            raise DemoError(f"a plain copy within {root} failed; its reason stands above") from None
         if number:  # the first warms the pages
             took.append(time.perf_counter() - began)
         for worker in workers:
@@ -322,35 +343,36 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `bench`."""
     text = "measure replication, backup and restore against plain copies in the same run"
     parser = subparsers.add_parser("bench", help=text, description=text)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[2, 4], metavar="COUNT")
+    parser.add_argument(
+        "--nodes", type=whole_number(2, 64), nargs="+", default=[2, 4], metavar="COUNT"
+    )
     parser.add_argument(
         "--sizes", type=parse_size, nargs="+", default=[64 * 2**20, 512 * 2**20], metavar="SIZE"
     )
-    parser.add_argument("--rounds", type=int, default=5, metavar="COUNT")
+    parser.add_argument("--rounds", type=whole_number(1, 1000), default=5, metavar="COUNT")
     parser.add_argument(
         "--warm-up",
-        type=int,
+        type=whole_number(0, 1000),
         default=2,
         metavar="COUNT",
         help="steps before those that count; with 0 and --rounds 1 only one step is ever held",
     )
     parser.add_argument("--dir", type=Path, default=Path("/dev/shm"), help="needs 7 x all data")
     parser.add_argument("--backup-dir", type=Path, metavar="DIR", help="elsewhere than in --dir")
-    parser.add_argument("--idle-seconds", type=float, default=30, metavar="SECONDS")
+    parser.add_argument(
+        "--idle-seconds", type=whole_number(0, 86_400), default=30, metavar="SECONDS"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the seconds there too")
     parser.set_defaults(run=_bench)
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    if min(arguments.nodes) < 2 or arguments.rounds < 1 or arguments.warm_up < 0:
-        print("error: expected at least 2 nodes, 1 round and 0 steps before", file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leave nothing behind
+    end_in_order()
     try:
         rows = _measure_all(arguments)
         if arguments.json:
             arguments.json.write_text(json.dumps(rows, indent=1))
-    except (ReplicatorError, OSError) as error:
+    except ReplicatorError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

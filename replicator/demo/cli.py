@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from replicator.agent_cli import parse_size
+from replicator.arguments import whole_number
 from replicator.content import ShardContent, read_content
-from replicator.demo.cluster import DemoCluster, DemoError, finish_save, prepare_save
+from replicator.demo.cluster import (
+    DemoCluster,
+    DemoError,
+    end_in_order,
+    finish_save,
+    prepare_save,
+)
 from replicator.errors import ReplicatorError
 
 FILES = 4
+MOST_NODES = 16
 STEPS = 3
 """Checkpoints saved before and after the loss."""
 
@@ -24,9 +31,17 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `demo`."""
     text = "run real agents on loopback, lose nodes, and show the recovery"
     parser = subparsers.add_parser("demo", help=text, description=text)
-    parser.add_argument("--nodes", type=int, default=4, metavar="COUNT")
+    parser.add_argument(
+        "--nodes", type=whole_number(2, MOST_NODES), default=4, metavar="COUNT", help="2 to 16"
+    )
     parser.add_argument("--size", type=parse_size, default=64 * 2**20, metavar="SIZE")
-    parser.add_argument("--kill", type=int, default=1, metavar="COUNT", help="nodes to lose")
+    parser.add_argument(
+        "--kill",
+        type=whole_number(0, MOST_NODES),
+        default=1,
+        metavar="COUNT",
+        help="nodes to lose, at most all",
+    )
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where to work (needs the room)")
     parser.add_argument("--keep", action="store_true", help="leave the directory and its logs")
     parser.set_defaults(run=_demo)
@@ -47,10 +62,14 @@ class _Table:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    if not 2 <= arguments.nodes <= 16 or not 0 <= arguments.kill <= arguments.nodes:
-        print("error: expected 2 to 16 nodes, and no more to kill than there are", file=sys.stderr)
+    if arguments.kill > arguments.nodes:
+        print(
+            f"error: --kill: expected at most the {arguments.nodes} nodes that there are, "
+            f"found {arguments.kill}",
+            file=sys.stderr,
+        )
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # agents end with us
+    end_in_order()
     place = _place(arguments)
     try:
         _check_room(arguments, place)
@@ -65,11 +84,11 @@ def _demo(arguments: argparse.Namespace) -> int:
     try:
         with DemoCluster(root, arguments.nodes) as cluster:
             _play(cluster, arguments.size, arguments.kill)
-    except (ReplicatorError, OSError) as error:
-        print(f"error: {error}\nlogs are in {root}", file=sys.stderr)
+    except ReplicatorError as error:
         keep = True
+        print(f"error: {error}\nlogs are in {root}", file=sys.stderr)
         return 1
-    finally:
+    finally:  # a reader that went away or a full disk is no reason to keep what fills memory
         if not keep:
             shutil.rmtree(root, ignore_errors=True)
     if keep:

@@ -15,7 +15,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from replicator.agent.status import fetch_status
 from replicator.errors import ReplicatorError
@@ -33,6 +34,23 @@ HOST = "127.0.0.1"
 
 class DemoError(ReplicatorError):
     """The demo cluster did not do what was waited for."""
+
+
+def end_in_order() -> None:
+    """Have SIGTERM and SIGHUP end this process by SystemExit, so that what it began is cleaned up.
+
+    A hangup that is ignored already (nohup) stays so, and a second signal does not cut the
+    cleaning short.
+    """
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in numbers:
+        signal.signal(number, end)
 
 
 def free_ports(count: int) -> list[int]:
@@ -105,7 +123,7 @@ class DemoCluster:
     @property
     def backup_url(self) -> str:
         """Where this cluster's backups are."""
-        return f"file://{self.backup_dir}"
+        return self.backup_dir.absolute().as_uri()
 
     def write_peers(self, addresses: list[str], name: str = "peers.yaml") -> Path:
         """Write a peers file."""
@@ -282,8 +300,19 @@ class DemoCluster:
 
 
 def prepare_save(local: Path, rank: int, step: int, size: int, files: int) -> None:
-    """Write a step's directory under a temporary name, different on every rank."""
+    """Write a step's directory under a temporary name, different on every rank.
+
+    Raises:
+        DemoError: it could not be written, such as on a full disk.
+    """
     directory = local / f"{step}.tmp"
+    try:
+        _write_save(directory, rank, step, size, files)
+    except OSError as error:  # a failed write does not name its file
+        raise DemoError(f"{directory}: {error.strerror or error}") from error
+
+
+def _write_save(directory: Path, rank: int, step: int, size: int, files: int) -> None:
     directory.mkdir()
     block = os.urandom(min(size // files, 1024 * 1024))
     for number in range(files):

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from replicator.cli import main
+from replicator.demo.bench import PLAIN, timed_copies
+from replicator.demo.cluster import DemoError
 from replicator.protocol import JAX_INIT_INFO_FILE
 
 
@@ -270,6 +272,36 @@ def test_a_simulation_of_nothing_is_no_success(
     capsys: pytest.CaptureFixture[str], options: list[str], expected: str
 ) -> None:
     assert expected in refused(capsys, "simulate", *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["demo", "--nodes", "17"], "--nodes: expected a whole number from 2 to 16, found '17'"),
+        (["demo", "--kill=-1"], "--kill: expected a whole number from 0 to 16, found '-1'"),
+        (["demo", "--nodes", "3", "--kill", "4"], "at most the 3 nodes that there are, found 4"),
+        (["bench", "--nodes", "1"], "--nodes: expected a whole number from 2 to 64, found '1'"),
+        (["bench", "--rounds", "0"], "--rounds: expected a whole number from 1 to 1000, found '0'"),
+        (["bench", "--warm-up=-1"], "--warm-up: expected a whole number from 0 to 1000"),
+        (["bench", "--idle-seconds=-1"], "--idle-seconds: expected a whole number from 0"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_with_what_was_found(
+    capsys: pytest.CaptureFixture[str], options: list[str], expected: str
+) -> None:
+    assert expected in refused(capsys, *options)
+
+
+def test_a_benchmark_whose_disk_is_full_ends_with_the_reason(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A worker that fails does not leave the others waiting at their barrier."""
+    source, target = tmp_path / "source", tmp_path / "copy1"
+    source.mkdir()
+    target.mkdir()  # in the way, as anything else that keeps a copy from being written
+    with pytest.raises(DemoError, match=r"a plain copy within .* failed"):
+        timed_copies([PLAIN["file"]] * 2, [source, source], tmp_path, 1)
+    assert f"error: {target}: File exists" in capfd.readouterr().err
 
 
 def test_a_demo_larger_than_the_disk_is_refused_before_it_begins(

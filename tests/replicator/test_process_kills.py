@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from agent_lab import tree
@@ -161,42 +159,3 @@ def test_unusable_arguments_give_one_clear_line(tmp_path, arguments, words):
     assert done.returncode in (1, 2)
     assert words in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("kill", [1, 2])
-def test_the_demo_recovers_and_says_how_long_it_took(tmp_path, kill, monkeypatch):
-    """With one node lost from its peer, with both lost from the backup; behind a proxy or not."""
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    monkeypatch.delenv("no_proxy", raising=False)
-    command = [
-        *(sys.executable, "-m", "replicator", "demo", "--nodes", "2", "--size", "1Mi"),
-        *("--kill", str(kill), "--dir", str(tmp_path)),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "every byte compared: equal to what was saved" in done.stdout
-    assert f"recovery from the loss of {kill} of 2 nodes took" in done.stdout.splitlines()[-1]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_demo_that_is_told_to_stop_leaves_no_agents_behind(tmp_path):
-    command = [
-        *(sys.executable, "-m", "replicator", "demo", "--nodes", "2", "--size", "64Mi"),
-        *("--dir", str(tmp_path)),
-    ]
-    demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert demo.stdout is not None
-    while "training starts" not in demo.stdout.readline():
-        assert demo.poll() is None
-    demo.send_signal(signal.SIGTERM)
-    assert demo.wait(30) == 128 + signal.SIGTERM
-    assert list(tmp_path.iterdir()) == []
-    running = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists()]
-    assert not any(str(tmp_path).encode() in line for line in running)
-
-
-def test_a_demo_in_a_directory_that_is_not_there_is_one_clear_line(tmp_path):
-    command = [*(sys.executable, "-m", "replicator", "demo"), "--dir", str(tmp_path / "none")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert done.stderr == f"error: {tmp_path / 'none'}: No such file or directory\n"
