@@ -8,6 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from replicator import agent_cli, backup_cli, ranks_cli
@@ -34,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one sub-command; returns its exit status."""
+    _open_missing_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     parsed = build_parser().parse_args(arguments)
@@ -43,21 +45,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def _open_missing_streams() -> None:
+    """Put the null device where standard output or error was closed before the start.
+
+    Else the next file or socket that is opened gets its number, and with it what is printed.
+    """
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+
+
 def _run(parsed: argparse.Namespace) -> int:
     """The sub-command's exit status, once its output has left, or that of what broke it off."""
     try:
         status = int(parsed.run(parsed))
-        if sys.stdout is not None:  # closed before the start: there is none
-            sys.stdout.flush()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader went away, as `head` does
         return 1
     except OSError as error:
-        where = os.fsdecode(error.filename) if error.filename else "standard output"
-        print(f"error: {where}: {error.strerror or error}", file=sys.stderr)
+        print(f"error: {_failed_io(error)}", file=sys.stderr)
         return 1
     return status
+
+
+def _failed_io(error: OSError) -> str:
+    """`file: reason`; a write that failed names no file."""
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else f"output not written: {reason}"
 
 
 def _leave(status: int) -> NoReturn:
@@ -67,7 +84,6 @@ def _leave(status: int) -> NoReturn:
     interpreter is being taken apart aborts the process: about one failed request in ten ended with
     SIGABRT instead of its exit status.
     """
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError):
-            sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
     os._exit(status)

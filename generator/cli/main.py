@@ -7,12 +7,13 @@ usage or unreadable input; 3 a ``--fail-on`` limit was reached; 130 interrupted.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
+
+from generator.cli.streams import discard_output, failed_io, open_missing_streams
 
 # name → (module, one line for --help). Modules are imported only for the command that runs.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -91,10 +92,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in argv if word in COMMANDS), None)
+    open_missing_streams()
     try:
         signal.signal(signal.SIGTERM, _terminated)
         options = _parser(command).parse_args(argv)
-        return int(import_module(COMMANDS[options.command][0]).run(options))
+        status = int(import_module(COMMANDS[options.command][0]).run(options))
+        sys.stdout.flush()
     except Terminated:
         print("terminated", file=sys.stderr)
         return 143
@@ -102,9 +105,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader (head, less) went away; its right. Keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # the reader (head, less) went away; its right
         return 0
+    except OSError as error:
+        discard_output()
+        print(f"stowplan: {failed_io(error)}", file=sys.stderr)
+        return 2
+    return status
 
 
 if __name__ == "__main__":

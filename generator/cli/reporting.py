@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from generator.cli.streams import discard_output, failed_io
 from generator.findings import Severity
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def answered(
     except refusals as error:
         print(f"stowplan {command}: {error}", file=sys.stderr)
     except BrokenPipeError:
-        # The reader went away, as `head` does; what it wanted to see it has seen.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # the reader went away, as `head` does, having seen what it wanted
     except OSError as error:
-        print(f"stowplan {command}: {error.filename}: {error.strerror}", file=sys.stderr)
+        discard_output()
+        print(f"stowplan {command}: {failed_io(error)}", file=sys.stderr)
     return EXIT_USAGE

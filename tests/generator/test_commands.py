@@ -219,3 +219,27 @@ class TestCommandLine:
         )  # fmt: skip
         assert done.stdout == "{\n"
         assert done.stderr == ""
+
+    @pytest.mark.parametrize("command", ["explain", "schema", "check compiled", "size"])
+    def test_an_output_that_is_full_is_one_line_and_no_success(self, command: str) -> None:
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "generator.cli.main", *command.split()],
+                cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1].endswith("output not written: No space left on device")
+        assert "Traceback" not in done.stderr
+        assert "ignored" not in done.stderr
+
+    @pytest.mark.parametrize("command", ["explain", "schema", "check compiled", "size"])
+    def test_a_closed_output_is_no_error(self, command: str) -> None:
+        code = (
+            "import os, sys; os.close(1); "
+            "os.execv(sys.executable, [sys.executable, '-m', 'generator.cli.main', *sys.argv[1:]])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command.split()],
+            cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")

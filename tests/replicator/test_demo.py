@@ -93,7 +93,7 @@ def test_a_demo_whose_output_cannot_be_written_says_so_and_leaves_nothing_behind
             command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
         )
     assert done.returncode == 1
-    assert done.stderr == "error: standard output: No space left on device\n"
+    assert done.stderr == "error: output not written: No space left on device\n"
     assert _nothing_is_left(tmp_path)
 
 
