@@ -72,7 +72,7 @@ lock: ## Renew requirements.lock from pyproject.toml (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --extra kapitan --extra replicator --extra dev pyproject.toml -o requirements.lock
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --no-annotate --constraint requirements.lock --extra agent replicator/pyproject.toml -o replicator/image.lock.new
+	  --no-annotate --constraint requirements.lock --extra agent-orbax replicator/pyproject.toml -o replicator/image.lock.new
 	@{ sed -n '/^#/p' replicator/image.lock; cat replicator/image.lock.new; } > replicator/image.lock.all
 	@mv replicator/image.lock.all replicator/image.lock; rm replicator/image.lock.new
 

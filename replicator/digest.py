@@ -8,6 +8,7 @@ Orbax step is `D` + BLAKE3 over `key TAB blake3(value) LF` of the sorted keys of
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections import defaultdict, deque
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +29,7 @@ __all__ = [
     "OrbaxHashUnavailableError",
     "ShardContent",
     "build_manifest",
+    "can_read_ocdbt",
     "data_hash",
     "find_ocdbt_store",
     "hash_file",
@@ -38,7 +40,9 @@ __all__ = [
 ]
 
 READ_AHEAD: Final = 8
-"""Values of an OCDBT store that are being read at a time."""
+"""Values of an OCDBT store that are being read at a time, at most."""
+READ_AHEAD_BYTES: Final = 128 * 2**20
+"""What they may hold together, taking the next for as large as the largest one before."""
 OCDBT_MANIFEST: Final = "manifest.ocdbt"
 
 
@@ -85,6 +89,14 @@ def find_ocdbt_store(step_directory: Path) -> Path | None:
     return None
 
 
+def can_read_ocdbt() -> bool:
+    """Whether `tensorstore` is installed (it is not imported: that costs 40 MB and 0.2 s)."""
+    try:
+        return importlib.util.find_spec("tensorstore") is not None
+    except ValueError:  # its import is forbidden
+        return False
+
+
 class _KeyValueStore(Protocol):
     """The part of `tensorstore.KvStore` that is used."""
 
@@ -99,7 +111,7 @@ def orbax_hash(step_directory: Path, *, threads: int = 1) -> str | None:
     parallelism relies on; other files of the step are not covered.
 
     Raises:
-        OrbaxHashUnavailableError: `tensorstore` (extra `orbax`) is missing, or it cannot read
+        OrbaxHashUnavailableError: `tensorstore` (extra `agent-orbax`) is missing, or it cannot read
             the store.
     """
     store = find_ocdbt_store(step_directory)
@@ -109,7 +121,8 @@ def orbax_hash(step_directory: Path, *, threads: int = 1) -> str | None:
         tensorstore = importlib.import_module("tensorstore")
     except ImportError as error:
         raise OrbaxHashUnavailableError(
-            "tensorstore is not installed; install the extra 'orbax' to name Orbax checkpoints"
+            "tensorstore is not installed, without which Orbax checkpoints cannot be named; "
+            "install the extra 'agent-orbax'"
         ) from error
     base = {"driver": "file", "path": f"{store}/"}
     try:
@@ -123,17 +136,19 @@ def orbax_hash(step_directory: Path, *, threads: int = 1) -> str | None:
 
 def _hash_entries(store: _KeyValueStore, threads: int) -> str:
     """Values are read ahead of the hashing; which order they come in makes no difference."""
-    hasher = blake3()
+    hasher, largest = blake3(), 0
     reading: deque[tuple[bytes | str, Any]] = deque()
-    keys = iter(sorted(store.list().result()))
-    while True:
-        while len(reading) < READ_AHEAD and (key := next(keys, None)) is not None:
-            reading.append((key, store.read(key)))
-        if not reading:
-            return "D" + hasher.hexdigest()
+    keys = deque(sorted(store.list().result()))
+    while keys or reading:
+        ahead = min(READ_AHEAD, READ_AHEAD_BYTES // largest) if largest else 1
+        while keys and len(reading) < max(ahead, 1):
+            reading.append((keys[0], store.read(keys.popleft())))
         key, future = reading.popleft()
-        digest = blake3(future.result().value, max_threads=threads).hexdigest()
+        value = future.result().value
+        largest = max(largest, len(value), 1)
+        digest = blake3(value, max_threads=threads).hexdigest()
         hasher.update(f"{_key_text(key)}\t{digest}\n".encode())
+    return "D" + hasher.hexdigest()
 
 
 def _key_text(key: bytes | str) -> str:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from replicator.agent.adoption import adopt, unrecorded
 from replicator.agent.markers import job_of
 from replicator.agent.tier import Tier
+from replicator.config import Framework
+from replicator.digest import can_read_ocdbt
 from replicator.errors import ConfigError, ReplicatorError
 from replicator.platform.base import PlatformError
 from replicator.protocol import CONFIG_FILE, ReplicatorConfig
@@ -140,5 +142,12 @@ def _remarks(config: ReplicatorConfig, peers: tuple[int, ...]) -> list[str]:
             f"peers-per-node asks for {config.peers_per_node} copies, but of {config.nodes} nodes "
             f"only {len(peers)} keep one for node {config.node_rank}: {list(peers)}; peer-ranks "
             "names others"
+        )
+    shared = config.framework is Framework.ORBAX and config.assume_data_parallelism is not None
+    if shared and not can_read_ocdbt():
+        remarks.append(
+            "tensorstore is not installed, without which equal Orbax checkpoints cannot be told "
+            "from others: the replicas of the data keep copies of one another and need twice the "
+            "RAM disk; install the agent with the extra 'agent-orbax'"
         )
     return remarks

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import datetime
 import re
+import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
+import tensorstore
 from agent_lab import SIZE, Lab, go, tree
 
 from replicator.agent import tier
@@ -76,6 +79,48 @@ def test_data_parallel_replicas_are_shared_only_where_they_are_equal(tmp_path, i
             await lab.start(1)
             assert await lab.restored(assume_data_parallelism=2) == 5
             assert lab.data(1) == expected
+
+    go(scenario())
+
+
+def write_ocdbt(step: Path, values: dict[str, bytes]) -> None:
+    """An OCDBT store as Orbax writes it; data files get random names, so no two are alike."""
+    store = tensorstore.KvStore.open(
+        {"driver": "ocdbt", "base": {"driver": "file", "path": f"{step}/state/"}}
+    ).result()
+    for key, value in values.items():
+        store.write(key, value).result()
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_equal_orbax_values_in_files_that_differ_need_no_copy(tmp_path, installed, monkeypatch):
+    """A RAM disk for TPUs has no room for copies (2.2x); without tensorstore the job is told."""
+    if not installed:
+        monkeypatch.setitem(sys.modules, "tensorstore", None)
+    values = {f"w/{i}": bytes([i]) * 300_000 for i in range(3)}
+
+    async def scenario():
+        async with Lab(tmp_path) as lab:
+            lab.framework = "orbax"
+            await lab.start()
+            await lab.restored(assume_data_parallelism=2)
+            told = "tensorstore is not installed, without which equal Orbax checkpoints"
+            assert [told in lab.errors(node) for node in range(2)] == [not installed] * 2
+            for node in range(2):
+                step = lab.local(node) / "5.tmp"
+                step.mkdir()
+                write_ocdbt(step, values)
+            saved = [tree(lab.local(node) / "5.tmp") for node in range(2)]
+            assert saved[0].keys() != saved[1].keys()
+            for node in range(2):
+                finish_save(lab.local(node), 5)
+            await lab.until(lambda: lab.replicated() == 5, "replication")
+            data = [len(list(lab.local(node).glob("*.data"))) for node in range(2)]
+            assert data == ([1, 1] if installed else [2, 2])
+            await lab.wipe(1)
+            await lab.start(1)
+            assert await lab.restored(assume_data_parallelism=2) == 5
+            assert lab.data(1) == saved[0 if installed else 1]
 
     go(scenario())
 

@@ -304,8 +304,6 @@ def test_a_file_of_several_parts_comes_back(
 
 @pytest.mark.parametrize("job", ["fixture-files", "fixture-torch", "fixture-orbax"])
 def test_a_backup_of_the_reference_restores(job: str, tmp_path: Path) -> None:
-    if job == "fixture-orbax":
-        pytest.importorskip("tensorstore", reason="needs the extra 'orbax'")
 
     async def scenario() -> None:
         backups = open_at(FIXTURES, job)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,7 +66,6 @@ def test_hashes_recorded_from_the_reference(job: str, threads: int) -> None:
 
 
 def test_the_orbax_hash_recorded_from_the_reference() -> None:
-    pytest.importorskip("tensorstore", reason="needs the extra 'orbax'")
     (path,) = recorded("fixture-orbax")
     assert orbax_hash(path) == parse_data_name(path.name)
     assert data_hash(path, Framework.ORBAX, read_content(path)) == parse_data_name(path.name)
@@ -79,8 +79,39 @@ def test_without_tensorstore_an_orbax_hash_is_a_typed_error(
 
     monkeypatch.setattr(digest.importlib, "import_module", missing)
     (path,) = recorded("fixture-orbax")
-    with pytest.raises(OrbaxHashUnavailableError, match="extra 'orbax'"):
+    with pytest.raises(OrbaxHashUnavailableError, match="extra 'agent-orbax'"):
         orbax_hash(path)
+
+
+@pytest.mark.parametrize(
+    ("size", "at_once"), [(0, 8), (1000, 8), (40 * 2**20, 3), (200 * 2**20, 1)]
+)
+def test_large_values_are_not_read_ahead(size: int, at_once: int) -> None:
+    """Orbax may write an array of gigabytes as one value, and the agent's memory is limited."""
+    value = bytes(size)
+
+    class Store:
+        """Values that are held from `read` until `result` was taken, and the most at a time."""
+
+        held = most = 0
+
+        def list(self) -> Store:
+            return self
+
+        def read(self, key: bytes) -> Store:
+            Store.held += 1
+            Store.most = max(Store.most, Store.held)
+            return self
+
+        def result(self) -> Any:
+            if Store.held == 0:
+                return [b"%02d" % number for number in range(20)]
+            Store.held -= 1
+            return SimpleNamespace(value=value)
+
+    names = "".join(f"{b'%02d' % number!s}\t{hexed(value)}\n" for number in range(20))
+    assert digest._hash_entries(Store(), 2) == "D" + hexed(names.encode())
+    assert (Store.most, Store.held) == (at_once, 0)
 
 
 def test_a_step_without_an_ocdbt_store_is_hashed_as_a_directory(tmp_path: Path) -> None:

@@ -45,12 +45,16 @@ def of(word: str) -> list[str]:
     return [rest for name, rest in instructions() if name == word]
 
 
-def pins(text: str) -> dict[str, tuple[str, frozenset[str]]]:
-    """Name → version and hashes of a lock file."""
+def pins(text: str) -> dict[str, dict[str, frozenset[str]]]:
+    """Name → version (there may be one for each Python) → hashes of a lock file."""
     blocks = re.findall(
         r"^([\w.-]+)==([^\s;\\]+)[^\n]*\n((?:    --hash=\S+[^\n]*\n?)+)", text, re.M
     )
-    return {n: (v, frozenset(re.findall(r"sha256:[0-9a-f]{64}", h))) for n, v, h in blocks}
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    for name, version, hashes in blocks:
+        of_version = frozenset(re.findall(r"sha256:[0-9a-f]{64}", hashes))
+        found.setdefault(name, {})[version] = of_version
+    return found
 
 
 def test_it_holds_only_instructions_that_need_no_shell() -> None:
@@ -90,14 +94,16 @@ def test_what_it_copies_is_there_and_let_through() -> None:
 
 def test_its_lock_is_the_projects_own_and_complete() -> None:
     project = tomllib.loads((ROOT / "replicator/pyproject.toml").read_text())["project"]
-    required = [*project["dependencies"], *project["optional-dependencies"]["agent"]]
+    extras = project["optional-dependencies"]
+    required = [*project["dependencies"], *extras["agent"], *extras["agent-orbax"][1:]]
+    assert extras["agent-orbax"][0] == f"{project['name']}[agent]"
     names = {re.split(r"[^\w.-]", r)[0].lower().replace("_", "-") for r in required}
     locked, all_locked = pins(LOCK.read_text()), pins((ROOT / "requirements.lock").read_text())
-    # typing-extensions is what blake3 and obstore need on Python 3.11.
-    assert set(locked) == names | {"typing-extensions"}
-    for name, pin in locked.items():
-        assert pin == all_locked[name]
-        assert pin[1]
+    # typing-extensions is what blake3 and obstore need on Python 3.11, the others tensorstore.
+    assert set(locked) == names | {"typing-extensions", "numpy", "ml-dtypes"}
+    for name, versions in locked.items():
+        assert versions == all_locked[name]
+        assert all(versions.values())
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +178,24 @@ def test_the_stand_in_for_a_container_is_as_strict_as_one(image: Path, ram_disk:
         "Read-only file system", f"{USER} {USER}", "0", "None False",
     ]  # fmt: skip
     assert (ram_disk / "x").read_text() == "x"
+
+
+def test_it_tells_equal_orbax_values(image: Path, ram_disk: Path) -> None:
+    """So that replicas on TPU need no copies, for which their RAM disks have no room."""
+    (recorded,) = (Path(__file__).parent / "fixtures/reference/fixture-orbax").glob("*/*.data")
+    shutil.copytree(recorded, ram_disk / "7")
+    program = "from replicator.digest import orbax_hash; import pathlib; "
+    program += "print(orbax_hash(pathlib.Path('/ram-disk/7')))"
+    checked_by_the_build = json.loads(of("RUN")[-1])
+    done = subprocess.run(
+        inside(image, ram_disk, *checked_by_the_build[1:]), capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tensorstore" in checked_by_the_build[-1]
+    done = subprocess.run(
+        inside(image, ram_disk, "-c", program), capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == recorded.stem, done.stderr
 
 
 def free_port() -> int:

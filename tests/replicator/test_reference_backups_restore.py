@@ -40,8 +40,6 @@ def begin(cluster: DemoCluster) -> None:
 
 @pytest.mark.parametrize("job", sorted(CASES))
 def test_agents_restore_it_on_every_node(job: str, tmp_path: Path, exits: ExitStack) -> None:
-    if job == "fixture-orbax":
-        pytest.importorskip("tensorstore", reason="needs the extra 'orbax'")
     cluster = start(job, tmp_path, exits)
     _, workers, step, _ = CASES[job]
     begin(cluster)

@@ -95,8 +95,6 @@ def backed_up(job: str, root: Path, exits: ExitStack) -> Path:
 def test_it_finds_the_same_shards_and_bytes_as_in_its_own(
     job: str, tmp_path: Path, exits: ExitStack
 ) -> None:
-    if job == "fixture-orbax":
-        pytest.importorskip("tensorstore", reason="needs the extra 'orbax'")
     theirs, ours = recorded(job), backed_up(job, tmp_path, exits)
     assert BACKUP.fullmatch(ours.name)
     assert as_the_reference_reads(ours, job) == as_the_reference_reads(theirs, job)
