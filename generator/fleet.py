@@ -161,6 +161,12 @@ class RamDisk:
         return self.bytes + (parse_quantity(agent.memory) if agent else 0)
 
     @property
+    def node_cpu(self) -> Decimal:
+        """What it takes of a node's cores: the agent's, where there is one."""
+        agent = self.spec.agent
+        return parse_quantity(agent.cpu) if agent else Decimal(0)
+
+    @property
     def required_gib(self) -> int | None:
         """The least size in GiB, None where the checkpoint's size is unknown."""
         if self.checkpoint is None:
@@ -192,16 +198,17 @@ class Fleet:
     def capacity(self, pool: Pool, resource: str, slices: int | None = None) -> Decimal:
         """What a pool (or some of its slices or nodes) has of a resource for workloads.
 
-        Memory leaves out the RAM disks, which the scheduler does not know of; cpu and memory are
-        rounded down to whole cores and GiB a node.
+        Memory leaves out the RAM disks, and both leave out what a self-hosted agent asks for: Kueue
+        knows of neither. cpu and memory are rounded down to whole cores and GiB a node.
         """
         nodes = pool.nodes if slices is None else slices * self._unit(pool)
         if pool.accelerator is not None and resource == pool.accelerator.resource:
             return Decimal(nodes * pool.accelerator.per_node)
+        disk = self.ram_disk_of_pool.get(pool.name)
         if resource == "cpu":
-            return Decimal(nodes * whole(pool.machine.allocatable_cpu))
+            cores = pool.machine.allocatable_cpu - (disk.node_cpu if disk else 0)
+            return max(Decimal(0), Decimal(nodes * whole(cores)))
         if resource == "memory":
-            disk = self.ram_disk_of_pool.get(pool.name)
             free = pool.machine.allocatable_memory - (disk.node_bytes if disk else 0)
             return max(Decimal(0), nodes * whole(free / GIB) * GIB)
         return Decimal(0)

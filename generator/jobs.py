@@ -75,6 +75,12 @@ class Job:
         resources = self.setting("resources")
         return parse_quantity(resources.memory) if resources and resources.memory else None
 
+    @cached_property
+    def cpu(self) -> Decimal | None:
+        """Cores that one pod asks for."""
+        resources = self.setting("resources")
+        return parse_quantity(resources.cpu) if resources and resources.cpu else None
+
     @property
     def host_network(self) -> bool:
         """Whether pods use the node's network: on accelerators unless said otherwise."""

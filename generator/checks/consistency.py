@@ -18,11 +18,12 @@ from generator.fleet import (
     resolve_pool,
     resolve_ram_disk,
 )
+from generator.jobs import pods_on
 from generator.problems import Problem
 from generator.retention import cron_job_name
 from generator.self_hosted import SHARED_MEMORY, SHARED_MEMORY_SHARE
 from generator.spelling import nearest
-from schemas.catalog import machines, mistaken_names, topology_problem
+from schemas.catalog import machines, mistaken_names, topology_problem, whole
 from schemas.inventory import Parameters
 from schemas.inventory.cluster import gke_version_key
 from schemas.names import LABEL_VALUE_MAX
@@ -261,11 +262,10 @@ def _ram_disks(fleet: Fleet) -> Iterator[Problem]:
                 f"write at least {required}Gi, or leave it out to have it derived",
             )
         yield from _memory_sums(fleet, disk)
+        yield from _cpu_sums(fleet, disk)
 
 
 def _memory_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
-    from generator.jobs import pods_on
-
     room = disk.pool.machine.allocatable_memory
     size_key = "inMemoryVolumeSize" if disk.spec.in_memory_volume_size else "localCheckpointSize"
     if disk.spec.model is not None and disk.spec.in_memory_volume_size is None:
@@ -299,6 +299,25 @@ def _memory_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
             )
 
 
+def _cpu_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
+    """An agent outranks the jobs: beside one that leaves it no core the job is pushed off."""
+    room = disk.pool.machine.allocatable_cpu
+    if not disk.node_cpu:
+        return
+    for pool_name, served in fleet.ram_disk_of_pool.items():
+        for job in pods_on(fleet, pool_name) if served is disk else ():
+            if job.cpu is None or job.cpu + disk.node_cpu <= room:
+                continue
+            yield Problem(
+                "INV035",
+                (*job.settings_path("resources"), "cpu"),
+                f"agent {cores(disk.node_cpu)} + pod {cores(job.cpu)} = "
+                f"{cores(disk.node_cpu + job.cpu)} cores, "
+                f"but a node of {disk.pool.machine.name} has {cores(room)} allocatable",
+                f"ask for at most {whole(room - disk.node_cpu)}, or lower the agent's cpu",
+            )
+
+
 def _shared_memory(disk: RamDisk, size_key: str) -> Iterator[Problem]:
     """A node's /dev/shm holds half of its memory; a RAM disk above that fills before its time."""
     agent = disk.spec.agent
@@ -324,6 +343,11 @@ def gib(value: Decimal) -> str:
         if exact == exact.to_integral_value()
         else f"{exact:.1f}Gi"
     )
+
+
+def cores(value: Decimal) -> str:
+    """Cores as people compare them: 1, 179.69."""
+    return f"{value.normalize():f}"
 
 
 def shown_quantity(value: Decimal, resource: str) -> str:

@@ -98,8 +98,9 @@ INVENTORY: tuple[Row, ...] = (
      "Write the size that the message gives, or leave it out to have it derived.", _MTC, _SUMS),
     ("INV034", "The RAM disk fits the node", _E, "tmpfs cannot be larger than the memory.",
      "Spread the model over more nodes, use fewer peers, or a larger machine.", _MTC, _SUMS),
-    ("INV035", "RAM disk and pods fit the node together", _E,
-     "The scheduler does not know of the RAM disk: the pod is placed and killed for memory.",
+    ("INV035", "RAM disk, agent and pods fit the node together", _E,
+     "The scheduler does not know of a managed RAM disk: the pod is placed and killed for memory. "
+     "A self-hosted agent asks for RAM disk and cores, and outranks the pod: it is never placed.",
      "Ask for less, or shrink the RAM disk.", _MTC, _SUMS),
     ("INV036", "The retention job's name fits", _E,
      "A CronJob's name has at most 52 characters.", "Shorten the configuration's name.",

@@ -155,21 +155,40 @@ def test_what_a_job_saves_counts_against_its_limit_and_not_its_request(fleet: Fl
 
 
 def test_quotas_leave_out_ram_disk_and_agent(fleet: Fleet) -> None:
-    def quota() -> str:
-        queue = fleet.object(TPU, "ClusterQueue")
-        (memory,) = [
-            resource["nominalQuota"]
-            for group in queue["spec"]["resourceGroups"]
-            for flavor in group["flavors"]
-            for resource in flavor["resources"]
-            if resource["name"] == "memory"
-        ]
-        return str(memory)
+    def quotas() -> tuple[str, str]:
+        (group,) = fleet.object(TPU, "ClusterQueue")["spec"]["resourceGroups"]
+        (flavor,) = group["flavors"]
+        found = {r["name"]: str(r["nominalQuota"]) for r in flavor["resources"]}
+        return found["memory"], found["cpu"]
 
     fleet.compile("-t", TPU)
-    assert quota() == f"{16 * 654}Gi"  # 698.7Gi allocatable, less 44Gi
+    assert quotas() == (f"{16 * 654}Gi", f"{16 * 179}")  # 698.7Gi allocatable, less 44Gi
     compiled(fleet)
-    assert quota() == f"{16 * 653}Gi"  # and less 1Gi
+    assert quotas() == (f"{16 * 653}Gi", f"{16 * 178}")  # and less the agent's 1Gi and core
+
+
+def test_a_pod_that_leaves_the_agent_no_core_is_refused(fleet: Fleet) -> None:
+    fleet.edit("classes/trillium-job.yml", "cpu: 100", "cpu: 179")
+    assert fleet.compile("-t", TPU).code == 0  # GKE's driver asks for none
+    fleet.edit(POOLS[TPU], GIVEN, AGENT + RETENTION)
+    answer = fleet.compile("-t", TPU)
+    assert answer.code == 1
+    assert "INV035: agent 1 + pod 179 = 180 cores, but a node of ct6e-standard-4t has" in answer.err
+    assert "fix: ask for at most 178, or lower the agent's cpu" in answer.err
+    fleet.edit(POOLS[TPU], "      agent:\n", "      agent:\n        cpu: 400m\n")
+    assert fleet.compile("-t", TPU).code == 0
+
+
+@pytest.mark.parametrize(("peers", "size"), [(0, "323Gi"), (1, "646Gi")])
+def test_gpu_nodes_have_room_for_their_own_copy_and_one_for_each_peer(
+    fleet: Fleet, peers: int, size: str
+) -> None:
+    fleet.edit(POOLS[GPU], "peers: 1", f"peers: {peers}")
+    fleet.edit(POOLS[GPU], GIVEN, AGENT + RETENTION)
+    answer = fleet.compile("-t", GPU)
+    assert answer.code == 0
+    assert "error" not in answer.err
+    assert agent_pod(fleet, GPU)["containers"][0]["args"][-1] == f"--capacity={size}"
 
 
 def test_the_agents_outrank_every_job_and_keep_to_their_nodes(fleet: Fleet) -> None:
