@@ -179,6 +179,12 @@ INVENTORY: tuple[Row, ...] = (
     ("INV073", "A queue priority goes with a pod priority", _E,
      "Without the latter Hotswap never helps the job.", "Write priority: for both.",
      "GKE documentation, prioritising AI/ML workloads", _JOBS),
+    ("INV074", "Checkpointed jobs of a cluster have names of their own", _E,
+     "Coordinator, data on the nodes and backups go by the job's name alone, whatever the "
+     "namespace: two jobs of one name refuse each other, or restore each other's checkpoints.",
+     "Write a checkpoint.jobName of its own.",
+     "replicator/platform/kubernetes.py (lease_name); GKE's driver keeps a ConfigMap by job name",
+     "generator/checks/job_names.py"),
     ("INV080", "Overlays run and return manifests", _E,
      "An overlay is the last hand on the manifests; what it returns is checked like the rest.",
      "Return a list of objects from function(cluster, manifests).", "docs/design.md",
