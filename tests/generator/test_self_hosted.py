@@ -314,6 +314,40 @@ def test_jax_learns_its_process_id_before_it_starts(fleet: Fleet) -> None:
     assert str(parsed.local_dir) == mount["mountPath"]
 
 
+def runs(fleet: Fleet) -> set[str]:
+    return {jobset["metadata"]["name"] for jobset in fleet.objects(TPU, "JobSet")}
+
+
+def test_agents_change_their_image_under_jax_jobs_whose_ranks_keep_theirs(fleet: Fleet) -> None:
+    compiled(fleet)
+    first = runs(fleet)
+    image = "        image: ${vars:registry}/stowplan-replicator:"
+    fleet.edit(POOLS[TPU], image + "0.1.0\n", image + "0.2.0\n")
+    assert fleet.compile("-t", TPU).code == 0
+    assert runs(fleet).isdisjoint(first)  # the template of every job has another image
+    kept = image.replace("image", "ranksImage") + "0.1.0\n"
+    fleet.edit(POOLS[TPU], image + "0.2.0\n", image + "0.2.0\n" + kept)
+    assert fleet.compile("-t", TPU).code == 0
+    assert runs(fleet) == first
+    (agent,) = agent_pod(fleet)["containers"]
+    assert agent["image"].endswith(":0.2.0")
+
+
+def test_what_else_of_the_agents_changes_leaves_the_jobs_alone(fleet: Fleet) -> None:
+    compiled(fleet)
+    first = runs(fleet)
+    more = (
+        "        port: 5000\n        metricsPort: 9000\n        bandwidth: 1Gi\n        cpu: 500m\n"
+    )
+    fleet.edit(POOLS[TPU], "      agent:\n", "      agent:\n" + more)
+    assert fleet.compile("-t", TPU).code == 0
+    assert runs(fleet) == first
+    size = "      inMemoryVolumeSize: 50Gi\n"
+    fleet.edit(POOLS[TPU], "      backup:", size + "      backup:")
+    assert fleet.compile("-t", TPU).code == 0
+    assert runs(fleet).isdisjoint(first)  # their limits leave room for what they save
+
+
 def test_the_page_for_people_says_who_serves_it(fleet: Fleet) -> None:
     compiled(fleet)
     page = (fleet.root / "compiled" / TPU / "README.md").read_text()
