@@ -5,6 +5,7 @@ Between the inventory's words and the builders: what the catalog and arithmetic 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -135,6 +136,7 @@ class RamDisk:
         checkpoint: bytes that one node saves, None where only the RAM disk's size was given.
         factor: least RAM disk per byte of checkpoint.
         size: ``inMemoryVolumeSize`` as it is written.
+        selector: the labels of the nodes that have it, in sorted order.
     """
 
     name: str
@@ -143,6 +145,7 @@ class RamDisk:
     checkpoint: Decimal | None
     factor: Factor
     size: str
+    selector: dict[str, str]
 
     @property
     def bytes(self) -> Decimal:
@@ -186,13 +189,13 @@ class Fleet:
 
     @cached_property
     def ram_disk_of_pool(self) -> dict[str, RamDisk]:
-        """Pool name → the RAM disk on its nodes, also where another pool of the machine is
-        named."""
-        by_machine = {disk.pool.machine.name: disk for disk in self.ram_disks.values()}
+        """Pool name → the RAM disk on its nodes, also where another pool is named whose nodes
+        have the same labels."""
         return {
-            name: by_machine[pool.machine.name]
+            name: disk
+            for disk in self.ram_disks.values()
             for name, pool in self.pools.items()
-            if pool.machine.name in by_machine
+            if disk.selector.items() <= pool.labels.items()
         }
 
     def capacity(self, pool: Pool, resource: str, slices: int | None = None) -> Decimal:
@@ -273,8 +276,17 @@ def checkpoint_bytes(spec: Checkpointing) -> Decimal | None:
     return None
 
 
-def resolve_ram_disk(name: str, spec: Checkpointing, pools: dict[str, Pool]) -> RamDisk | None:
-    """Size one configuration; None where its pool is unknown or has no accelerator."""
+def resolve_ram_disk(
+    name: str, spec: Checkpointing, pools: dict[str, Pool], used: Iterable[str] = ()
+) -> RamDisk | None:
+    """Size one configuration; None where its pool is unknown or has no accelerator.
+
+    Args:
+        name: the configuration's name.
+        spec: what the user said.
+        pools: the cluster's pools.
+        used: names of the pools that jobs of the configuration run on.
+    """
     pool = pools.get(spec.node_pool)
     if pool is None or pool.accelerator is None:
         return None
@@ -284,4 +296,19 @@ def resolve_ram_disk(name: str, spec: Checkpointing, pools: dict[str, Pool]) -> 
     if size is None:
         assert checkpoint is not None  # the model requires one of the three
         size = f"{ram_disk_gib(checkpoint, times.value)}Gi"
-    return RamDisk(name, spec, pool, checkpoint, times, size)
+    others = [pools[other] for other in used if other in pools]
+    return RamDisk(name, spec, pool, checkpoint, times, size, _nodes_of(spec, pool, others))
+
+
+def _nodes_of(spec: Checkpointing, pool: Pool, others: list[Pool]) -> dict[str, str]:
+    """The labels of the nodes that have a RAM disk.
+
+    GKE's driver is selected by machine type alone: it is made anew, and every RAM disk with it,
+    when its selector changes. Agents keep to their own pool where ``selectBy`` tells it apart, so
+    that other pools of the machine type keep their memory, unless their jobs run there as well.
+    """
+    labels: dict[str, str] = {}
+    if spec.agent is not None:
+        own = {key: pool.spec.labels[key] for key in pool.spec.select_by}
+        labels |= {k: v for k, v in own.items() if all(p.labels.get(k) == v for p in others)}
+    return dict(sorted({**labels, MACHINE_LABEL: pool.machine.name}.items()))

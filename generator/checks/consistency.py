@@ -51,9 +51,9 @@ def resolve_fleet(spec: Parameters, target: str) -> tuple[Fleet | None, list[Pro
     disks = {
         name: disk
         for name, config in spec.checkpointing.items()
-        if (disk := resolve_ram_disk(name, config, pools)) is not None
+        if (disk := resolve_ram_disk(name, config, pools, _pools_used(spec, name))) is not None
     }
-    problems += [*provider_problems(spec), *_checkpointing(spec, pools)]
+    problems += [*provider_problems(spec), *_checkpointing(spec, pools), *_overlaps(disks)]
     versions = spec.cluster.versions
     try:
         api = f"kueue.x-k8s.io/{versions.kueue_api}" if versions.kueue_api else ""
@@ -192,7 +192,6 @@ def _unknown_machine(path: tuple[str | int, ...], name: str) -> Problem:
 
 
 def _checkpointing(spec: Parameters, pools: dict[str, Pool]) -> Iterator[Problem]:
-    machines_served: dict[str, str] = {}
     for name, config in spec.checkpointing.items():
         path = ("checkpointing", name)
         if config.provider == "gke" and config.hierarchical_namespace is False:
@@ -236,15 +235,36 @@ def _checkpointing(spec: Parameters, pools: dict[str, Pool]) -> Iterator[Problem
                 f"node pool {pool.name!r} has no accelerators",
                 "multi-tier checkpointing serves TPU and GPU nodes",
             )
-        other = machines_served.setdefault(pool.machine.name, name)
-        if other != name:
+
+
+def _pools_used(spec: Parameters, config: str) -> set[str]:
+    """The pools that jobs of a configuration run on."""
+    return {
+        pool
+        for workload in spec.workloads.values()
+        if workload.checkpoint is not None and workload.checkpoint.configuration == config
+        for pool in (workload.node_pool, *(j.node_pool for j in workload.replicated_jobs.values()))
+        if pool is not None
+    }
+
+
+def _overlaps(disks: dict[str, RamDisk]) -> Iterator[Problem]:
+    """Configurations whose selectors can match one node: they differ in no key that both have."""
+    for index, disk in enumerate(disks.values()):
+        for other in list(disks.values())[:index]:
+            shared = disk.selector.keys() & other.selector.keys()
+            if any(disk.selector[key] != other.selector[key] for key in shared):
+                continue
             yield Problem(
                 "INV032",
-                (*path, "nodePool"),
-                f"{other!r} already serves the nodes of machine type {pool.machine.name}; "
-                "two drivers on one node conflict",
-                "keep one configuration for each machine type",
+                ("checkpointing", disk.name, "nodePool"),
+                f"{other.name!r} already serves the nodes of machine type "
+                f"{disk.pool.machine.name}; two drivers on one node conflict",
+                "tell their pools apart by selectBy, and let each one's jobs run on its own pool"
+                if disk.self_hosted and other.self_hosted
+                else "keep one configuration for each machine type",
             )
+            break
 
 
 def _ram_disks(fleet: Fleet) -> Iterator[Problem]:

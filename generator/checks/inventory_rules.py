@@ -89,8 +89,9 @@ INVENTORY: tuple[Row, ...] = (
      "Create a bucket with one; it cannot be turned on later.", _MTC, _SUMS),
     ("INV031", "Checkpointing serves accelerator nodes", _E,
      "The driver runs on TPU and GPU nodes only.", "Name such a pool.", _MTC, _SUMS),
-    ("INV032", "One configuration serves a machine type", _E,
-     "Two drivers on one node conflict; the controller says so in an event only.",
+    ("INV032", "One configuration serves a node", _E,
+     "Two drivers on one node conflict; the controller says so in an event only. GKE's driver "
+     "serves a machine type, agents their pool where selectBy tells it apart.",
      "Keep one.", "high-scale-checkpointing-controller, controller.go", _SUMS),
     ("INV033", "The RAM disk is large enough", _E,
      "2.2 times the local checkpoint on TPU, 6.6 times on GPU with one peer: below that a save "
