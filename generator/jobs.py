@@ -13,7 +13,7 @@ from schemas.inventory.workloads import PodSettings, ReplicatedJob, Workload
 from schemas.quantity import parse_quantity
 
 RUN_HASH_LENGTH = 8
-NAME_FLAGS = ("run_name", "--job-name")
+NAME_FLAGS = {"jax": "run_name", "pytorch": "--job-name"}
 """The flags by which MaxText and NeMo are told the name that checkpoints go by."""
 DEFAULT_JOB_NAMES = {True: "slice", False: "workers"}
 _MERGED = frozenset({"env", "labels", "annotations", "node_selector"})
@@ -165,7 +165,7 @@ def checkpoint_name(job: Job) -> str:
     line = [*(job.setting("command") or ()), *job.setting("args")]
     for index, argument in enumerate(line):
         flag, equals, value = argument.partition("=")
-        if flag in NAME_FLAGS:
+        if flag == NAME_FLAGS.get(job.spec.framework):
             given = value if equals else "".join(line[index + 1 : index + 2])
             if given and "$" not in given:
                 return given

@@ -68,12 +68,21 @@ def test_two_jobs_of_one_name_in_two_namespaces_are_refused(
     assert not fleet.compiled
 
 
-@pytest.mark.parametrize("flag", ["run_name=low-jax-trillium", "--job-name, low-jax-trillium"])
-def test_a_name_that_a_flag_gives_counts(fleet: Fleet, flag: str) -> None:
-    fleet.edit(DOCS, "        - steps=300\n", "".join(f"        - {f}\n" for f in flag.split(", ")))
+def test_a_name_that_a_flag_gives_counts(fleet: Fleet) -> None:
+    fleet.edit(DOCS, "        - steps=300\n", "        - run_name=low-jax-trillium\n")
     answer = fleet.compile("-t", CLUSTER)
     assert answer.code == 1
     assert "INV074: its checkpoints go by the name 'low-jax-trillium'" in answer.err
+
+
+@pytest.mark.parametrize("given", ["--job-name=nemo-70b", "--job-name, nemo-70b"])
+def test_each_framework_has_a_flag_of_its_own(fleet: Fleet, given: str) -> None:
+    sweep = "    nemo-sweep:\n      nodePool: h100\n"
+    for flag, code in ((given, 1), (given.replace("--job-name", "--run-name"), 0)):
+        own = f"{sweep}      ~args: [train.py, {flag}]\n"
+        fleet.edit("targets/gpu-h100-prod.yml", sweep, own)
+        assert fleet.compile("-t", "gpu-h100-prod").code == code
+        fleet.edit("targets/gpu-h100-prod.yml", own, sweep)
 
 
 def test_a_name_that_is_known_in_the_pod_only_is_not_guessed(fleet: Fleet) -> None:
