@@ -9,18 +9,10 @@ import pytest
 from generator.cli.main import main
 from schemas.catalog import MACHINE_LABEL
 from tests.conftest import Fleet
+from tests.generator.self_hosted_cases import AGENT, GIVEN, SELF_HOSTED, configuration
 
 GPU = "gpu-h100-prod"
 TARGET, POOL = f"targets/{GPU}.yml", "classes/pools/h100-mega.yml"
-GIVEN = "      retention: ${vars:retention}\n"
-AGENT = """      provider: self-hosted
-      agent:
-        image: registry.example/stowplan-replicator:0.1.0
-        keySecret: {name: replicator-key, key: key}
-      retention:
-        tool: replicator
-        image: registry.example/stowplan-replicator:0.1.0
-"""
 SERVE = """    serve:
       machineType: a3-megagpu-8g
       nodes: 4
@@ -28,25 +20,14 @@ SERVE = """    serve:
       selectBy: [acme.com/use]
       taints: [{key: acme.com/serve, value: "yes", effect: NoSchedule}]
 """
-SECOND = """    serving:
-      provider: self-hosted
-      agent:
-        image: registry.example/stowplan-replicator:0.1.0
-        keySecret: {name: replicator-key, key: key}
-      bucket: ${vars:bucket}
-      directory: serving
-      nodePool: serve
-      localCheckpointSize: 8Gi
-      backup: ${vars:backup}
-      retention: {tool: none}
-"""
+SECOND = configuration("serving", "serve", "8Gi", "serving")
 USE = "acme.com/use"
 
 
 @pytest.fixture
 def two_pools(fleet: Fleet) -> Fleet:
     """Sixteen nodes that train, and four of the same machine type that a label tells apart."""
-    fleet.edit(POOL, GIVEN, AGENT)
+    fleet.edit(POOL, GIVEN, SELF_HOSTED)
     named = f"      labels: {{{USE}: train}}\n      selectBy: [{USE}]\n"
     fleet.edit(TARGET, "      nodes: 16\n", "      nodes: 16\n" + named)
     fleet.edit(TARGET, "  nodePools:\n", "  nodePools:\n" + SERVE)
@@ -121,7 +102,45 @@ def test_two_agents_on_one_node_are_refused(two_pools: Fleet) -> None:
 
 
 def test_the_managed_driver_stays_selected_by_machine_type(two_pools: Fleet) -> None:
-    two_pools.edit(POOL, AGENT, GIVEN)
+    two_pools.edit(POOL, SELF_HOSTED, GIVEN)
     assert two_pools.compile("-t", GPU).code == 0
     (driver,) = two_pools.objects(GPU, "CheckpointConfiguration")
     assert driver["spec"]["nodeSelector"] == {MACHINE_LABEL: "a3-megagpu-8g"}
+
+
+def test_names_as_long_as_they_may_be_are_valid_and_apart(two_pools: Fleet) -> None:
+    longest, agents = "c" * 52, "a" * 63
+    added = configuration(longest, "serve", "8Gi", "serving", agents)
+    two_pools.edit(TARGET, "  checkpointing:\n", "  checkpointing:\n" + added)
+    job_on_serve(two_pools, longest)
+    two_pools.edit(TARGET, "        periodSteps: 100\n", f"        periodSteps: 100\n        jobName: {'j' * 63}\n")  # fmt: skip
+    assert set(compiled(two_pools)) == {"h100", longest}
+    services = {(o["metadata"]["namespace"], o["metadata"]["name"]) for o in two_pools.objects(GPU, "Service")}  # fmt: skip
+    assert (agents, f"replicator-{longest}") in services
+    volumes = [o["metadata"]["name"] for o in two_pools.objects(GPU, "PersistentVolume")]
+    assert len(set(volumes)) == 4  # two configurations, each for its agents and its jobs
+    assert max(map(len, volumes)) == len("stowplan-checkpoint-.") + 52 + 63
+    two_pools.edit(TARGET, f"    {longest}:\n", f"    {longest}c:\n")
+    two_pools.edit(TARGET, f"configuration: {longest}\n", f"configuration: {longest}c\n")
+    answer = two_pools.compile("-t", GPU)
+    assert answer.code == 1
+    assert "64 characters, at most 63 are allowed" in answer.err
+    assert "shorten the name to 52 characters" in answer.err
+
+
+def test_both_providers_stand_side_by_side_on_pools_of_their_own(two_pools: Fleet) -> None:
+    two_pools.edit(TARGET, "machineType: a3-megagpu-8g", "machineType: a3-ultragpu-8g")
+    managed = configuration("serving", "serve", "8Gi", "serving").replace(AGENT, "")
+    bucket = "      hierarchicalNamespace: true\n      bucket: ${vars:bucket}\n"
+    managed = managed.replace("      bucket: ${vars:bucket}\n", bucket)
+    two_pools.edit(TARGET, "  checkpointing:\n", "  checkpointing:\n" + managed)
+    job_on_serve(two_pools, "serving")
+    assert set(compiled(two_pools)) == {"h100"}
+    (driver,) = two_pools.objects(GPU, "CheckpointConfiguration")
+    assert driver["spec"]["nodeSelector"] == {MACHINE_LABEL: "a3-ultragpu-8g"}
+    volumes = {}
+    for jobset in two_pools.objects(GPU, "JobSet"):
+        pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        (volume,) = [v for v in pod["volumes"] if v["name"] == "checkpoint"]
+        volumes[jobset["metadata"]["annotations"]["stowplan.dev/workload"]] = set(volume) - {"name"}
+    assert volumes == {"nemo-70b": {"persistentVolumeClaim"}, "nemo-sweep": {"csi"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import Fleet
+from tests.generator.self_hosted_cases import GIVEN, SELF_HOSTED, configuration
 
 CLUSTER = "tpu-v6e-docs"
 DOCS, JOBS, V6E = (
@@ -13,34 +14,11 @@ DOCS, JOBS, V6E = (
     "classes/pools/v6e-4x4.yml",
 )
 HIGH, LOW = "        periodSteps: 20\n", "        periodSteps: 100\n"
-GIVEN = "      retention: ${vars:retention}\n"
-SELF_HOSTED = """      provider: self-hosted
-      agent:
-        image: registry.example/stowplan-replicator:0.1.0
-        keySecret: {name: replicator-key, key: key}
-      retention:
-        tool: replicator
-        image: registry.example/stowplan-replicator:0.1.0
-"""
 SECOND_POOL = """  nodePools:
     v5e:
       machineType: ct5lp-hightpu-4t
       topology: 4x4
       slices: 2
-"""
-SECOND_CONFIGURATION = """  checkpointing:
-    v5e:
-      provider: self-hosted
-      agent:
-        image: registry.example/stowplan-replicator:0.1.0
-        keySecret: {name: replicator-key, key: key}
-        namespace: NAMESPACE
-      bucket: ${vars:bucket}
-      directory: DIRECTORY
-      nodePool: v5e
-      localCheckpointSize: 4Gi
-      backup: ${vars:backup}
-      retention: {tool: none}
 """
 
 
@@ -104,8 +82,8 @@ def test_jobs_that_meet_nowhere_may_share_a_name(
 ) -> None:
     fleet.edit(V6E, GIVEN, SELF_HOSTED)
     fleet.edit(DOCS, "  nodePools:\n", SECOND_POOL)
-    second = SECOND_CONFIGURATION.replace("NAMESPACE", namespace).replace("DIRECTORY", directory)
-    fleet.edit(DOCS, "  checkpointing:\n", second)
+    second = configuration("v5e", "v5e", "4Gi", directory, namespace)
+    fleet.edit(DOCS, "  checkpointing:\n", "  checkpointing:\n" + second)
     fleet.edit(
         DOCS,
         "        configuration: v6e\n" + HIGH,

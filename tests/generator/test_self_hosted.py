@@ -12,20 +12,10 @@ from generator.cli.main import main
 from replicator.agent_cli import parse_size
 from replicator.cli import build_parser as replicator_parser
 from tests.conftest import Fleet
+from tests.generator.self_hosted_cases import AGENT, GIVEN, RETENTION
 
 TPU, GPU = "tpu-v6e-docs", "gpu-h100-prod"
 POOLS = {TPU: "classes/pools/v6e-4x4.yml", GPU: "classes/pools/h100-mega.yml"}
-AGENT = """      provider: self-hosted
-      agent:
-        image: ${vars:registry}/stowplan-replicator:0.1.0
-        keySecret: {name: replicator-key, key: shared}
-"""
-RETENTION = """      retention:
-        tool: replicator
-        image: ${vars:registry}/stowplan-replicator:0.1.0
-        delete: true
-"""
-GIVEN = "      retention: ${vars:retention}\n"
 
 
 def compiled(fleet: Fleet, cluster: str = TPU, more: str = "") -> Fleet:
