@@ -5,6 +5,7 @@ Between the inventory's words and the builders: what the catalog and arithmetic 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -135,6 +136,7 @@ class RamDisk:
         checkpoint: bytes that one node saves, None where only the RAM disk's size was given.
         factor: least RAM disk per byte of checkpoint.
         size: ``inMemoryVolumeSize`` as it is written.
+        selector: the labels of the nodes that have it, in sorted order.
     """
 
     name: str
@@ -143,6 +145,7 @@ class RamDisk:
     checkpoint: Decimal | None
     factor: Factor
     size: str
+    selector: dict[str, str]
 
     @property
     def bytes(self) -> Decimal:
@@ -159,6 +162,12 @@ class RamDisk:
         """What it takes of a node's memory: the RAM disk, and the agent where there is one."""
         agent = self.spec.agent
         return self.bytes + (parse_quantity(agent.memory) if agent else 0)
+
+    @property
+    def node_cpu(self) -> Decimal:
+        """What it takes of a node's cores: the agent's, where there is one."""
+        agent = self.spec.agent
+        return parse_quantity(agent.cpu) if agent else Decimal(0)
 
     @property
     def required_gib(self) -> int | None:
@@ -180,28 +189,29 @@ class Fleet:
 
     @cached_property
     def ram_disk_of_pool(self) -> dict[str, RamDisk]:
-        """Pool name → the RAM disk on its nodes, also where another pool of the machine is
-        named."""
-        by_machine = {disk.pool.machine.name: disk for disk in self.ram_disks.values()}
+        """Pool name → the RAM disk on its nodes, also where another pool is named whose nodes
+        have the same labels."""
         return {
-            name: by_machine[pool.machine.name]
+            name: disk
+            for disk in self.ram_disks.values()
             for name, pool in self.pools.items()
-            if pool.machine.name in by_machine
+            if disk.selector.items() <= pool.labels.items()
         }
 
     def capacity(self, pool: Pool, resource: str, slices: int | None = None) -> Decimal:
         """What a pool (or some of its slices or nodes) has of a resource for workloads.
 
-        Memory leaves out the RAM disks, which the scheduler does not know of; cpu and memory are
-        rounded down to whole cores and GiB a node.
+        Memory leaves out the RAM disks, and both leave out what a self-hosted agent asks for: Kueue
+        knows of neither. cpu and memory are rounded down to whole cores and GiB a node.
         """
         nodes = pool.nodes if slices is None else slices * self._unit(pool)
         if pool.accelerator is not None and resource == pool.accelerator.resource:
             return Decimal(nodes * pool.accelerator.per_node)
+        disk = self.ram_disk_of_pool.get(pool.name)
         if resource == "cpu":
-            return Decimal(nodes * whole(pool.machine.allocatable_cpu))
+            cores = pool.machine.allocatable_cpu - (disk.node_cpu if disk else 0)
+            return max(Decimal(0), Decimal(nodes * whole(cores)))
         if resource == "memory":
-            disk = self.ram_disk_of_pool.get(pool.name)
             free = pool.machine.allocatable_memory - (disk.node_bytes if disk else 0)
             return max(Decimal(0), nodes * whole(free / GIB) * GIB)
         return Decimal(0)
@@ -266,8 +276,17 @@ def checkpoint_bytes(spec: Checkpointing) -> Decimal | None:
     return None
 
 
-def resolve_ram_disk(name: str, spec: Checkpointing, pools: dict[str, Pool]) -> RamDisk | None:
-    """Size one configuration; None where its pool is unknown or has no accelerator."""
+def resolve_ram_disk(
+    name: str, spec: Checkpointing, pools: dict[str, Pool], used: Iterable[str] = ()
+) -> RamDisk | None:
+    """Size one configuration; None where its pool is unknown or has no accelerator.
+
+    Args:
+        name: the configuration's name.
+        spec: what the user said.
+        pools: the cluster's pools.
+        used: names of the pools that jobs of the configuration run on.
+    """
     pool = pools.get(spec.node_pool)
     if pool is None or pool.accelerator is None:
         return None
@@ -277,4 +296,19 @@ def resolve_ram_disk(name: str, spec: Checkpointing, pools: dict[str, Pool]) -> 
     if size is None:
         assert checkpoint is not None  # the model requires one of the three
         size = f"{ram_disk_gib(checkpoint, times.value)}Gi"
-    return RamDisk(name, spec, pool, checkpoint, times, size)
+    others = [pools[other] for other in used if other in pools]
+    return RamDisk(name, spec, pool, checkpoint, times, size, _nodes_of(spec, pool, others))
+
+
+def _nodes_of(spec: Checkpointing, pool: Pool, others: list[Pool]) -> dict[str, str]:
+    """The labels of the nodes that have a RAM disk.
+
+    GKE's driver is selected by machine type alone: it is made anew, and every RAM disk with it,
+    when its selector changes. Agents keep to their own pool where ``selectBy`` tells it apart, so
+    that other pools of the machine type keep their memory, unless their jobs run there as well.
+    """
+    labels: dict[str, str] = {}
+    if spec.agent is not None:
+        own = {key: pool.spec.labels[key] for key in pool.spec.select_by}
+        labels |= {k: v for k, v in own.items() if all(p.labels.get(k) == v for p in others)}
+    return dict(sorted({**labels, MACHINE_LABEL: pool.machine.name}.items()))

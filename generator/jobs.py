@@ -13,6 +13,8 @@ from schemas.inventory.workloads import PodSettings, ReplicatedJob, Workload
 from schemas.quantity import parse_quantity
 
 RUN_HASH_LENGTH = 8
+NAME_FLAGS = {"jax": "run_name", "pytorch": "--job-name"}
+"""The flags by which MaxText and NeMo are told the name that checkpoints go by."""
 DEFAULT_JOB_NAMES = {True: "slice", False: "workers"}
 _MERGED = frozenset({"env", "labels", "annotations", "node_selector"})
 
@@ -74,6 +76,12 @@ class Job:
         """Bytes of memory that one pod asks for."""
         resources = self.setting("resources")
         return parse_quantity(resources.memory) if resources and resources.memory else None
+
+    @cached_property
+    def cpu(self) -> Decimal | None:
+        """Cores that one pod asks for."""
+        resources = self.setting("resources")
+        return parse_quantity(resources.cpu) if resources and resources.cpu else None
 
     @property
     def host_network(self) -> bool:
@@ -146,3 +154,20 @@ def pod_priority(workload: Workload) -> str | None:
 def queue_priority(workload: Workload) -> str | None:
     """The WorkloadPriorityClass of a workload."""
     return workload.workload_priority_class or workload.priority
+
+
+def checkpoint_name(job: Job) -> str:
+    """The name that a job's checkpoints, backups and coordinator go by.
+
+    A flag of its command line wins over the inventory's ``jobName``, as it does when the derived
+    flags are added; one that is only known in the pod (``$(NAME)``) cannot be looked at here.
+    """
+    line = [*(job.setting("command") or ()), *job.setting("args")]
+    for index, argument in enumerate(line):
+        flag, equals, value = argument.partition("=")
+        if flag == NAME_FLAGS.get(job.spec.framework):
+            given = value if equals else "".join(line[index + 1 : index + 2])
+            if given and "$" not in given:
+                return given
+    checkpoint = job.spec.checkpoint
+    return (checkpoint.job_name if checkpoint else None) or job.workload

@@ -184,12 +184,13 @@ def _serve(
     # The values that are made hold no cycles: the collector would walk them for nothing.
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
-    with contextlib.suppress(EOFError, BrokenPipeError):
+    # A parent that was killed may have left an answer unread: the pipe is reset then, not ended.
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             share = pipe.recv()
             try:
                 pipe.send([work(item) for item in share])
-            except BrokenPipeError:
+            except (BrokenPipeError, ConnectionResetError):
                 raise
             except Exception as error:
                 pipe.send(error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.inventory import Parameters
+from generator.fleet import Fleet
+from generator.jobs import checkpoint_name, jobs_of
 
 
 def cron_job_name(config: str) -> str:
@@ -10,12 +11,13 @@ def cron_job_name(config: str) -> str:
     return f"retention-{config}"
 
 
-def job_names(spec: Parameters, config: str) -> list[str]:
+def job_names(fleet: Fleet, config: str) -> list[str]:
     """The names under which the workloads of a configuration write backups, sorted."""
     return sorted(
         {
-            workload.checkpoint.job_name or name
-            for name, workload in spec.workloads.items()
+            checkpoint_name(job)
+            for name, workload in fleet.spec.workloads.items()
             if workload.checkpoint is not None and workload.checkpoint.configuration == config
+            for job in jobs_of(fleet, name)
         }
     )

@@ -10,7 +10,6 @@ from generator.build.checkpointing import pool_tolerations
 from generator.build.frameworks import field_variable
 from generator.fleet import Fleet, RamDisk
 from generator.self_hosted import ACCOUNT, NAME, claim_name, directory, service_name
-from schemas.catalog import MACHINE_LABEL
 from schemas.inventory.base import KeyRef
 from schemas.inventory.self_hosted import Agent
 from schemas.manifests.core import Container, PodSpec, ResourceRequirements
@@ -34,7 +33,7 @@ def agent_pod(fleet: Fleet, disk: RamDisk, agent: Agent) -> PodSpec:
         automount_service_account_token=True,
         priority_class_name=NAME,
         dns_policy="ClusterFirst",
-        node_selector={MACHINE_LABEL: disk.pool.machine.name},
+        node_selector=disk.selector,
         tolerations=pool_tolerations(fleet, disk) or None,
         scheduler_name="default-scheduler",
         security_context=pod_user(agent)

@@ -91,7 +91,7 @@ def rank_containers(fleet: Fleet, job: Job) -> list[Container]:
     return [
         Container(
             name="ranks",
-            image=disk.spec.agent.image,
+            image=disk.spec.agent.ranks_image or disk.spec.agent.image,
             args=["jax-init-info", *(f"--{name}={value}" for name, value in arguments.items())],
             env=[
                 field_variable("JOBSET_NAME", JOBSET_NAME_LABEL),

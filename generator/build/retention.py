@@ -27,6 +27,7 @@ from schemas.manifests.core import (
     ResourceRequirements,
     ServiceAccount,
 )
+from schemas.names import dns_label_problem
 
 SERVICE_ACCOUNT = "checkpoint-retention"
 BACKUPS = "/backups"
@@ -41,7 +42,7 @@ def build(fleet: Fleet) -> Iterator[Manifest]:
     accounts: set[str] = set()
     for disk in fleet.ram_disks.values():
         retention = disk.spec.retention
-        jobs = job_names(fleet.spec, disk.name)
+        jobs = job_names(fleet, disk.name)
         if retention.tool == "none" or not jobs:
             continue
         section = ("checkpointing", disk.name)
@@ -71,7 +72,9 @@ def _cron_job(disk: RamDisk, retention: Retention, jobs: list[str]) -> CronJob:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         termination_grace_period_seconds=30,
-        containers=[_container(disk, retention, job, volume) for job in jobs],
+        containers=[
+            _container(disk, retention, index, job, volume) for index, job in enumerate(jobs)
+        ],
         volumes=[volume] if volume is not None else None,
     )
     return CronJob(
@@ -128,13 +131,14 @@ def _backup_volume(disk: RamDisk) -> dict[str, Any]:
 
 
 def _container(
-    disk: RamDisk, retention: Retention, job: str, volume: dict[str, Any] | None
+    disk: RamDisk, retention: Retention, index: int, job: str, volume: dict[str, Any] | None
 ) -> Container:
     assert retention.image is not None
     place = BACKUPS if retention.tool == "backup-warden" else CREDENTIALS_FOLDER
     mount = {"mountPath": place} | ({} if place == BACKUPS else {"readOnly": True})
     return Container(
-        name=job,
+        # A flag may give the job a name that no container may have, such as Llama_70B.
+        name=job if dns_label_problem(job) is None else f"job-{index}",
         image=retention.image,
         image_pull_policy="IfNotPresent",
         args=_arguments(disk, retention, job),

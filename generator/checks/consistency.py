@@ -18,11 +18,12 @@ from generator.fleet import (
     resolve_pool,
     resolve_ram_disk,
 )
+from generator.jobs import pods_on
 from generator.problems import Problem
 from generator.retention import cron_job_name
 from generator.self_hosted import SHARED_MEMORY, SHARED_MEMORY_SHARE
 from generator.spelling import nearest
-from schemas.catalog import machines, mistaken_names, topology_problem
+from schemas.catalog import machines, mistaken_names, topology_problem, whole
 from schemas.inventory import Parameters
 from schemas.inventory.cluster import gke_version_key
 from schemas.names import LABEL_VALUE_MAX
@@ -50,9 +51,9 @@ def resolve_fleet(spec: Parameters, target: str) -> tuple[Fleet | None, list[Pro
     disks = {
         name: disk
         for name, config in spec.checkpointing.items()
-        if (disk := resolve_ram_disk(name, config, pools)) is not None
+        if (disk := resolve_ram_disk(name, config, pools, _pools_used(spec, name))) is not None
     }
-    problems += [*provider_problems(spec), *_checkpointing(spec, pools)]
+    problems += [*provider_problems(spec), *_checkpointing(spec, pools), *_overlaps(disks)]
     versions = spec.cluster.versions
     try:
         api = f"kueue.x-k8s.io/{versions.kueue_api}" if versions.kueue_api else ""
@@ -191,7 +192,6 @@ def _unknown_machine(path: tuple[str | int, ...], name: str) -> Problem:
 
 
 def _checkpointing(spec: Parameters, pools: dict[str, Pool]) -> Iterator[Problem]:
-    machines_served: dict[str, str] = {}
     for name, config in spec.checkpointing.items():
         path = ("checkpointing", name)
         if config.provider == "gke" and config.hierarchical_namespace is False:
@@ -235,15 +235,36 @@ def _checkpointing(spec: Parameters, pools: dict[str, Pool]) -> Iterator[Problem
                 f"node pool {pool.name!r} has no accelerators",
                 "multi-tier checkpointing serves TPU and GPU nodes",
             )
-        other = machines_served.setdefault(pool.machine.name, name)
-        if other != name:
+
+
+def _pools_used(spec: Parameters, config: str) -> set[str]:
+    """The pools that jobs of a configuration run on."""
+    return {
+        pool
+        for workload in spec.workloads.values()
+        if workload.checkpoint is not None and workload.checkpoint.configuration == config
+        for pool in (workload.node_pool, *(j.node_pool for j in workload.replicated_jobs.values()))
+        if pool is not None
+    }
+
+
+def _overlaps(disks: dict[str, RamDisk]) -> Iterator[Problem]:
+    """Configurations whose selectors can match one node: they differ in no key that both have."""
+    for index, disk in enumerate(disks.values()):
+        for other in list(disks.values())[:index]:
+            shared = disk.selector.keys() & other.selector.keys()
+            if any(disk.selector[key] != other.selector[key] for key in shared):
+                continue
             yield Problem(
                 "INV032",
-                (*path, "nodePool"),
-                f"{other!r} already serves the nodes of machine type {pool.machine.name}; "
-                "two drivers on one node conflict",
-                "keep one configuration for each machine type",
+                ("checkpointing", disk.name, "nodePool"),
+                f"{other.name!r} already serves the nodes of machine type "
+                f"{disk.pool.machine.name}; two drivers on one node conflict",
+                "tell their pools apart by selectBy, and let each one's jobs run on its own pool"
+                if disk.self_hosted and other.self_hosted
+                else "keep one configuration for each machine type",
             )
+            break
 
 
 def _ram_disks(fleet: Fleet) -> Iterator[Problem]:
@@ -261,11 +282,10 @@ def _ram_disks(fleet: Fleet) -> Iterator[Problem]:
                 f"write at least {required}Gi, or leave it out to have it derived",
             )
         yield from _memory_sums(fleet, disk)
+        yield from _cpu_sums(fleet, disk)
 
 
 def _memory_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
-    from generator.jobs import pods_on
-
     room = disk.pool.machine.allocatable_memory
     size_key = "inMemoryVolumeSize" if disk.spec.in_memory_volume_size else "localCheckpointSize"
     if disk.spec.model is not None and disk.spec.in_memory_volume_size is None:
@@ -299,6 +319,25 @@ def _memory_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
             )
 
 
+def _cpu_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
+    """An agent outranks the jobs: beside one that leaves it no core the job is pushed off."""
+    room = disk.pool.machine.allocatable_cpu
+    if not disk.node_cpu:
+        return
+    for pool_name, served in fleet.ram_disk_of_pool.items():
+        for job in pods_on(fleet, pool_name) if served is disk else ():
+            if job.cpu is None or job.cpu + disk.node_cpu <= room:
+                continue
+            yield Problem(
+                "INV035",
+                (*job.settings_path("resources"), "cpu"),
+                f"agent {cores(disk.node_cpu)} + pod {cores(job.cpu)} = "
+                f"{cores(disk.node_cpu + job.cpu)} cores, "
+                f"but a node of {disk.pool.machine.name} has {cores(room)} allocatable",
+                f"ask for at most {whole(room - disk.node_cpu)}, or lower the agent's cpu",
+            )
+
+
 def _shared_memory(disk: RamDisk, size_key: str) -> Iterator[Problem]:
     """A node's /dev/shm holds half of its memory; a RAM disk above that fills before its time."""
     agent = disk.spec.agent
@@ -324,6 +363,11 @@ def gib(value: Decimal) -> str:
         if exact == exact.to_integral_value()
         else f"{exact:.1f}Gi"
     )
+
+
+def cores(value: Decimal) -> str:
+    """Cores as people compare them: 1, 179.69."""
+    return f"{value.normalize():f}"
 
 
 def shown_quantity(value: Decimal, resource: str) -> str:

@@ -89,8 +89,9 @@ INVENTORY: tuple[Row, ...] = (
      "Create a bucket with one; it cannot be turned on later.", _MTC, _SUMS),
     ("INV031", "Checkpointing serves accelerator nodes", _E,
      "The driver runs on TPU and GPU nodes only.", "Name such a pool.", _MTC, _SUMS),
-    ("INV032", "One configuration serves a machine type", _E,
-     "Two drivers on one node conflict; the controller says so in an event only.",
+    ("INV032", "One configuration serves a node", _E,
+     "Two drivers on one node conflict; the controller says so in an event only. GKE's driver "
+     "serves a machine type, agents their pool where selectBy tells it apart.",
      "Keep one.", "high-scale-checkpointing-controller, controller.go", _SUMS),
     ("INV033", "The RAM disk is large enough", _E,
      "2.2 times the local checkpoint on TPU, 6.6 times on GPU with one peer: below that a save "
@@ -98,8 +99,9 @@ INVENTORY: tuple[Row, ...] = (
      "Write the size that the message gives, or leave it out to have it derived.", _MTC, _SUMS),
     ("INV034", "The RAM disk fits the node", _E, "tmpfs cannot be larger than the memory.",
      "Spread the model over more nodes, use fewer peers, or a larger machine.", _MTC, _SUMS),
-    ("INV035", "RAM disk and pods fit the node together", _E,
-     "The scheduler does not know of the RAM disk: the pod is placed and killed for memory.",
+    ("INV035", "RAM disk, agent and pods fit the node together", _E,
+     "The scheduler does not know of a managed RAM disk: the pod is placed and killed for memory. "
+     "A self-hosted agent asks for RAM disk and cores, and outranks the pod: it is never placed.",
      "Ask for less, or shrink the RAM disk.", _MTC, _SUMS),
     ("INV036", "The retention job's name fits", _E,
      "A CronJob's name has at most 52 characters.", "Shorten the configuration's name.",
@@ -178,6 +180,12 @@ INVENTORY: tuple[Row, ...] = (
     ("INV073", "A queue priority goes with a pod priority", _E,
      "Without the latter Hotswap never helps the job.", "Write priority: for both.",
      "GKE documentation, prioritising AI/ML workloads", _JOBS),
+    ("INV074", "Checkpointed jobs of a cluster have names of their own", _E,
+     "Coordinator, data on the nodes and backups go by the job's name alone, whatever the "
+     "namespace: two jobs of one name refuse each other, or restore each other's checkpoints.",
+     "Write a checkpoint.jobName of its own.",
+     "replicator/platform/kubernetes.py (lease_name); GKE's driver keeps a ConfigMap by job name",
+     "generator/checks/job_names.py"),
     ("INV080", "Overlays run and return manifests", _E,
      "An overlay is the last hand on the manifests; what it returns is checked like the rest.",
      "Return a list of objects from function(cluster, manifests).", "docs/design.md",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from generator.checks.consistency import Check, unknown
+from generator.checks.job_names import names_are_apart
 from generator.fleet import Fleet
 from generator.jobs import (
     RUN_HASH_LENGTH,
@@ -298,5 +299,5 @@ def _classes_agree(fleet: Fleet) -> Iterator[Problem]:
 
 
 JOB_CHECKS: tuple[Check, ...] = (
-    _references, _shapes, _names, _checkpoints, _volumes, _classes_agree,
+    _references, _shapes, _names, _checkpoints, _volumes, _classes_agree, names_are_apart,
 )  # fmt: skip

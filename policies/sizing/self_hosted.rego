@@ -15,8 +15,9 @@ ram_disk := data.stowplan.lib.number_of(input.metadata.annotations["stowplan.dev
 # METADATA
 # title: A self-hosted RAM disk holds the checkpoints that it is for
 # description: >-
-#   As with the managed driver: 2.2 local checkpoints on TPU, 6.6 on GPU with one peer. Below that a
-#   save fails with "no space left on device", or is never replicated.
+#   As with the managed driver: 2.2 local checkpoints on TPU, 6.6 on GPU with one peer (3.3 for each
+#   copy, so 3.3 without a peer and 9.9 with two). Below that a save fails with "no space left on
+#   device", or is never replicated.
 # custom:
 #   id: SIZ009
 #   severity: error
@@ -24,14 +25,14 @@ ram_disk := data.stowplan.lib.number_of(input.metadata.annotations["stowplan.dev
 #   reference: GKE documentation, multi-tier checkpointing, IN_MEMORY_VOLUME_SIZE
 deny_workload contains data.stowplan.lib.error("SIZ009", text, fix, size_note) if {
 	agents
-	factor := data.stowplan.lib.thresholds[factors[input.metadata.annotations["stowplan.dev/accelerator"]]]
-	ram_disk < factor * checkpoint
+	times := factors[input.metadata.annotations["stowplan.dev/accelerator"]]
+	ram_disk < times * checkpoint
 	text := sprintf("the RAM disk of %s is below %v times the local checkpoint of %s", [
 		input.metadata.annotations["stowplan.dev/ram-disk-size"],
-		factor,
+		times,
 		input.metadata.annotations["stowplan.dev/local-checkpoint-size"],
 	])
-	fix := sprintf("make it at least %s", [gib(factor * checkpoint)])
+	fix := sprintf("make it at least %s", [gib(times * checkpoint)])
 }
 
 # METADATA

@@ -36,6 +36,38 @@ test_siz009_gpu if {
 	contains(result.fix, "423Gi")
 }
 
+# Without a peer it keeps its own copy only, with two it keeps three.
+test_siz009_gpu_by_peers if {
+	every peers, least in {"0": "212Gi", "2": "634Gi"} {
+		found := deny_workload with input as gpu_agents_with(peers, "141Gi")
+		some result in found
+		result.id == "SIZ009"
+		contains(result.fix, least)
+		enough := deny_workload with input as gpu_agents_with(peers, least)
+		every other in enough {
+			other.id != "SIZ009"
+		}
+	}
+}
+
+gpu_agents_with(peers, size) := json.patch(data.stowplan.fixtures.agents, [
+	{
+		"op": "replace",
+		"path": "/metadata/annotations/stowplan.dev~1accelerator",
+		"value": "gpu",
+	},
+	{
+		"op": "replace",
+		"path": "/metadata/annotations/stowplan.dev~1peers",
+		"value": peers,
+	},
+	{
+		"op": "replace",
+		"path": "/metadata/annotations/stowplan.dev~1ram-disk-size",
+		"value": size,
+	},
+])
+
 test_siz010_wrong if {
 	found := deny_workload with input as json.patch(data.stowplan.fixtures.agents, [
 		{

@@ -150,3 +150,39 @@ test_siz008_right if {
 		result.id != "SIZ008"
 	}
 }
+
+gpu_configuration_with(peers, size) := json.patch(data.stowplan.fixtures.gpu_checkpoint_configuration, [
+	{
+		"op": "replace",
+		"path": "/metadata/annotations/stowplan.dev~1peers",
+		"value": peers,
+	},
+	{
+		"op": "replace",
+		"path": "/metadata/annotations/stowplan.dev~1local-checkpoint-size",
+		"value": "10Gi",
+	},
+	{
+		"op": "replace",
+		"path": "/spec/inMemoryVolumeSize",
+		"value": size,
+	},
+])
+
+# 3.3 for each copy: the node's own and one for each peer.
+test_siz002_by_peers if {
+	every peers, least in {"0": 33, "1": 66, "2": 99, "3": 132} {
+		siz002_wants(peers, least)
+	}
+}
+
+siz002_wants(peers, least) if {
+	right := deny_checkpointconfiguration with input as gpu_configuration_with(peers, sprintf("%dGi", [least]))
+	every result in right {
+		result.id != "SIZ002"
+	}
+	wrong := deny_checkpointconfiguration with input as gpu_configuration_with(peers, sprintf("%dGi", [least - 1]))
+	some result in wrong
+	result.id == "SIZ002"
+	contains(result.fix, sprintf("%dGi", [least]))
+}

@@ -144,8 +144,9 @@ class Checkpointing(InventoryModel):
     """Whether the bucket has a hierarchical namespace; without one every backup of ``gke`` fails,
     so it must be said there. ``self-hosted`` needs none."""
     node_pool: Name
-    """The node pool that the RAM disks are on; every pool of the same machine type gets them
-    too."""
+    """The node pool that the RAM disks are on. Every pool of the same machine type gets them too;
+    with ``self-hosted`` only where ``selectBy`` does not tell it apart, or where jobs of the
+    configuration run."""
     tolerations: tuple[Toleration, ...] = Field(default=(), strict=False)
     """Further tolerations of driver or agent; those of the pool's taints follow from the pool."""
     mount_options: tuple[str, ...] = Field(default=RECOMMENDED_MOUNT_OPTIONS, strict=False)

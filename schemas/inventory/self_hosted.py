@@ -60,6 +60,10 @@ class Agent(InventoryModel):
 
     image: Image
     """The replicator's container image (replicator/Containerfile), pinned by tag or digest."""
+    ranks_image: Image | None = None
+    """The image of the init container that gives JAX jobs their ranks; ``image`` unless given. It
+    stands in the jobs' templates: another one means a new run of each, while the agents' own image
+    changes under running jobs."""
     key_secret: KeyRef
     """The Secret's key, in the agents' namespace, that holds what agents prove to each other: 32
     random bytes or more. Only named here, never written."""

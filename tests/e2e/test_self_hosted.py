@@ -194,3 +194,42 @@ def test_a_second_apply_changes_nothing(fleet: CompiledCluster, running: Cluster
         changes = changes_of_reapplying(running, manifest, path.read_bytes(), force=True)
         drifted += [f"{Path(path).name}: {change}" for change in changes]
     assert not drifted, "\n".join(drifted)
+
+
+FORGET = '[{"op": "remove", "path": "/spec/claimRef/uid"}]'
+"""What docs/replicator-self-hosted.md has people write; held together by the test below."""
+
+
+def test_a_claim_deleted_alone_waits_until_its_volume_forgets_the_old_one(
+    fleet: CompiledCluster, cluster: Cluster
+) -> None:
+    """The volume remembers its claim by uid, so the same claim made anew is another one to it."""
+    cluster.ensure_namespace("tenant")
+    made: dict[str, dict[str, Any]] = {}
+    for path in (fleet.folder / "checkpointing").glob("persistentvolume*default*.yaml"):
+        text = path.read_text().replace("namespace: default", "namespace: tenant")
+        (fleet.folder.parent / path.name).write_text(text.replace("v6e.default", "v6e.tenant"))
+        manifest = read_manifest(fleet.folder.parent / path.name)
+        made[manifest["kind"]] = manifest
+        cluster.client.apply(manifest)
+    volume, claim = made["PersistentVolume"], made["PersistentVolumeClaim"]
+    name = volume["metadata"]["name"]
+    assert claim["spec"]["volumeName"] == name
+    client = cluster.client
+
+    def phases() -> tuple[str, str]:
+        found = client.find("v1", "PersistentVolumeClaim", claim["metadata"]["name"], "tenant")
+        phase = (found or {}).get("status", {}).get("phase", "")
+        return client.get("v1", "PersistentVolume", name)["status"].get("phase", ""), phase
+
+    cluster.wait(lambda: phases() == ("Bound", "Bound"), 60, "the claim to be bound")
+    client.delete("v1", "PersistentVolumeClaim", claim["metadata"]["name"], "tenant")
+    cluster.wait(lambda: phases() == ("Released", ""), 60, "the volume to be released")
+    for manifest in (volume, claim):  # as the next sync does
+        client.apply(manifest)
+    cluster.wait(lambda: phases() == ("Released", "Pending"), 60, "the new claim to be seen")
+    arguments = ["persistentvolume", name, "--type", "json", "--patch", FORGET]
+    assert cluster.kubectl.run("patch", *arguments).returncode == 0
+    cluster.wait(lambda: phases() == ("Bound", "Bound"), 60, "the new claim to be bound")
+    page = (ROOT / "docs" / "replicator-self-hosted.md").read_text()
+    assert FORGET in page

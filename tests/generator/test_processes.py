@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.processes import InOrder, ending, shares
+from generator.processes import InOrder, _serve, ending, shares
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="the work is a function of this file: needs fork"
@@ -128,3 +128,21 @@ def test_shares_cover_all_once_and_get_smaller(count: int, jobs: int) -> None:
 )
 def test_how_a_process_ended(code: int, said: str) -> None:
     assert ending(code) == said
+
+
+def test_a_worker_whose_parent_dies_with_its_answer_unread_ends_quietly(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The kernel says "connection reset" then, and not that the pipe's end is reached."""
+    ours, theirs = multiprocessing.Pipe()
+    worker = multiprocessing.get_context("fork").Process(
+        target=_serve, args=(work, theirs, [ours], os.getpid()), daemon=True
+    )
+    worker.start()
+    theirs.close()
+    ours.send(["01"])
+    assert ours.poll(30)
+    ours.close()
+    worker.join(30)
+    assert worker.exitcode == 0
+    assert "Traceback" not in capfd.readouterr().err

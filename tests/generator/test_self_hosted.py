@@ -12,20 +12,10 @@ from generator.cli.main import main
 from replicator.agent_cli import parse_size
 from replicator.cli import build_parser as replicator_parser
 from tests.conftest import Fleet
+from tests.generator.self_hosted_cases import AGENT, GIVEN, RETENTION
 
 TPU, GPU = "tpu-v6e-docs", "gpu-h100-prod"
 POOLS = {TPU: "classes/pools/v6e-4x4.yml", GPU: "classes/pools/h100-mega.yml"}
-AGENT = """      provider: self-hosted
-      agent:
-        image: ${vars:registry}/stowplan-replicator:0.1.0
-        keySecret: {name: replicator-key, key: shared}
-"""
-RETENTION = """      retention:
-        tool: replicator
-        image: ${vars:registry}/stowplan-replicator:0.1.0
-        delete: true
-"""
-GIVEN = "      retention: ${vars:retention}\n"
 
 
 def compiled(fleet: Fleet, cluster: str = TPU, more: str = "") -> Fleet:
@@ -155,21 +145,40 @@ def test_what_a_job_saves_counts_against_its_limit_and_not_its_request(fleet: Fl
 
 
 def test_quotas_leave_out_ram_disk_and_agent(fleet: Fleet) -> None:
-    def quota() -> str:
-        queue = fleet.object(TPU, "ClusterQueue")
-        (memory,) = [
-            resource["nominalQuota"]
-            for group in queue["spec"]["resourceGroups"]
-            for flavor in group["flavors"]
-            for resource in flavor["resources"]
-            if resource["name"] == "memory"
-        ]
-        return str(memory)
+    def quotas() -> tuple[str, str]:
+        (group,) = fleet.object(TPU, "ClusterQueue")["spec"]["resourceGroups"]
+        (flavor,) = group["flavors"]
+        found = {r["name"]: str(r["nominalQuota"]) for r in flavor["resources"]}
+        return found["memory"], found["cpu"]
 
     fleet.compile("-t", TPU)
-    assert quota() == f"{16 * 654}Gi"  # 698.7Gi allocatable, less 44Gi
+    assert quotas() == (f"{16 * 654}Gi", f"{16 * 179}")  # 698.7Gi allocatable, less 44Gi
     compiled(fleet)
-    assert quota() == f"{16 * 653}Gi"  # and less 1Gi
+    assert quotas() == (f"{16 * 653}Gi", f"{16 * 178}")  # and less the agent's 1Gi and core
+
+
+def test_a_pod_that_leaves_the_agent_no_core_is_refused(fleet: Fleet) -> None:
+    fleet.edit("classes/trillium-job.yml", "cpu: 100", "cpu: 179")
+    assert fleet.compile("-t", TPU).code == 0  # GKE's driver asks for none
+    fleet.edit(POOLS[TPU], GIVEN, AGENT + RETENTION)
+    answer = fleet.compile("-t", TPU)
+    assert answer.code == 1
+    assert "INV035: agent 1 + pod 179 = 180 cores, but a node of ct6e-standard-4t has" in answer.err
+    assert "fix: ask for at most 178, or lower the agent's cpu" in answer.err
+    fleet.edit(POOLS[TPU], "      agent:\n", "      agent:\n        cpu: 400m\n")
+    assert fleet.compile("-t", TPU).code == 0
+
+
+@pytest.mark.parametrize(("peers", "size"), [(0, "323Gi"), (1, "646Gi")])
+def test_gpu_nodes_have_room_for_their_own_copy_and_one_for_each_peer(
+    fleet: Fleet, peers: int, size: str
+) -> None:
+    fleet.edit(POOLS[GPU], "peers: 1", f"peers: {peers}")
+    fleet.edit(POOLS[GPU], GIVEN, AGENT + RETENTION)
+    answer = fleet.compile("-t", GPU)
+    assert answer.code == 0
+    assert "error" not in answer.err
+    assert agent_pod(fleet, GPU)["containers"][0]["args"][-1] == f"--capacity={size}"
 
 
 def test_the_agents_outrank_every_job_and_keep_to_their_nodes(fleet: Fleet) -> None:
@@ -293,6 +302,40 @@ def test_jax_learns_its_process_id_before_it_starts(fleet: Fleet) -> None:
     (mount,) = ranks["volumeMounts"]
     assert mount == pod["containers"][0]["volumeMounts"][0]
     assert str(parsed.local_dir) == mount["mountPath"]
+
+
+def runs(fleet: Fleet) -> set[str]:
+    return {jobset["metadata"]["name"] for jobset in fleet.objects(TPU, "JobSet")}
+
+
+def test_agents_change_their_image_under_jax_jobs_whose_ranks_keep_theirs(fleet: Fleet) -> None:
+    compiled(fleet)
+    first = runs(fleet)
+    image = "        image: ${vars:registry}/stowplan-replicator:"
+    fleet.edit(POOLS[TPU], image + "0.1.0\n", image + "0.2.0\n")
+    assert fleet.compile("-t", TPU).code == 0
+    assert runs(fleet).isdisjoint(first)  # the template of every job has another image
+    kept = image.replace("image", "ranksImage") + "0.1.0\n"
+    fleet.edit(POOLS[TPU], image + "0.2.0\n", image + "0.2.0\n" + kept)
+    assert fleet.compile("-t", TPU).code == 0
+    assert runs(fleet) == first
+    (agent,) = agent_pod(fleet)["containers"]
+    assert agent["image"].endswith(":0.2.0")
+
+
+def test_what_else_of_the_agents_changes_leaves_the_jobs_alone(fleet: Fleet) -> None:
+    compiled(fleet)
+    first = runs(fleet)
+    more = (
+        "        port: 5000\n        metricsPort: 9000\n        bandwidth: 1Gi\n        cpu: 500m\n"
+    )
+    fleet.edit(POOLS[TPU], "      agent:\n", "      agent:\n" + more)
+    assert fleet.compile("-t", TPU).code == 0
+    assert runs(fleet) == first
+    size = "      inMemoryVolumeSize: 50Gi\n"
+    fleet.edit(POOLS[TPU], "      backup:", size + "      backup:")
+    assert fleet.compile("-t", TPU).code == 0
+    assert runs(fleet).isdisjoint(first)  # their limits leave room for what they save
 
 
 def test_the_page_for_people_says_who_serves_it(fleet: Fleet) -> None:

@@ -121,3 +121,33 @@ def test_the_others_are_asked_where_the_one_that_had_the_coordinator_is_silent(
             await restart_with_spare_as_rank_0(lab, 2, saved)
 
     go(scenario())
+
+
+def test_of_two_runs_of_one_name_the_younger_has_it_and_the_older_says_so(tmp_path, monkeypatch):
+    """Their agents are one cluster's, and none knows of namespaces or JobSets."""
+    monkeypatch.setattr(uplink, "DOUBT_SECONDS", 0.2)
+
+    async def scenario():
+        async with Lab(tmp_path, 4) as lab:
+            await start_with_spare(lab)
+            for rank, index in enumerate((2, 3)):
+                lab.write_config(index, lab.config(rank, nodes=2))
+            await lab.until(lambda: lab.marker(2) and lab.marker(3), "the second run's start")
+            for gate in lab.gates[:2]:
+                gate.set("closed")
+            for gate in lab.gates[:2]:
+                gate.set("open")
+            for index in (0, 1):
+                lab.save_on(index, 6)
+            said = f"node-rank 0 is taken by the node at {lab.agents[2].address}"
+            await lab.until(lambda: said in lab.errors(0), "the refusal of the first run")
+            assert not any(lab.failed(index) for index in range(4))  # its training goes on
+            younger = lab.agents[2].coordination
+            for index in (2, 3):
+                lab.save_on(index, 7)
+            await lab.until(
+                lambda: younger.status()["replicated_step"] == 7, "the second run's step"
+            )
+            assert not lab.errors(2)
+
+    go(scenario())

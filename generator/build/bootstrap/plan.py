@@ -275,7 +275,7 @@ def _retention(fleet: Fleet, bucket: str) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for disk in fleet.ram_disks.values():
         tool = disk.spec.retention
-        if disk.spec.bucket == bucket and tool.tool != "none" and job_names(fleet.spec, disk.name):
+        if disk.spec.bucket == bucket and tool.tool != "none" and job_names(fleet, disk.name):
             found[tool.namespace] = found.get(tool.namespace, False) or tool.delete
     return found
 
