@@ -136,7 +136,7 @@ class Agent:
         self.node = Node(saved.state, copies, self.address, settings.timing)
         self.watcher.start()
         self.coordination.supervise()
-        self.apply(self.node.start(self.now()))
+        self.apply(self.node.start(self.now(), max(time.time() - self.accepted_at, 0.0)))
         self.intake.scan()
         self.spawn(self._tick())
 

@@ -153,6 +153,8 @@ class Markers:
         document = {
             "config": None if config is None or state.job is None else config.to_yaml(),
             "attempt": state.attempt,
+            "in_vain": state.in_vain,
+            "waited": state.waited,
             "epoch": state.epoch,
             "linked": state.linked,
             "prepared": state.prepared,
@@ -198,6 +200,8 @@ def _parse_state(content: bytes, platform_uid: str) -> SavedState:
     state = NodeState(
         job=None if config is None else job_of(config),
         attempt=str(document["attempt"]),
+        in_vain=int(document.get("in_vain", 0)),  # not in the state of an earlier version
+        waited=int(document.get("waited", 0)),
         epoch=int(document["epoch"]),
         linked=_pair(Run, str, document["linked"]),
         prepared=_pair(Run, str, document["prepared"]),

@@ -20,6 +20,11 @@ from replicator.core.restore import Restore
 from replicator.core.rounds import Replication
 from replicator.core.running import Running
 
+UNSETTLED = (
+    "a node was started anew before it was restored; the others may follow, and are waited for "
+    "until no more come"
+)
+
 
 class Phase(StrEnum):
     """What the coordinator is doing."""
@@ -64,6 +69,7 @@ class Coordinator:
         self._token = token
         self._restores = 0
         self._since = now
+        self._unsettled = False
 
     @property
     def replication(self) -> Replication | None:
@@ -146,6 +152,10 @@ class Coordinator:
             return self._resume(hellos[0], now)  # all linked or prepared for one and the same run
         if any(hello.linked is not None for hello in hellos):
             return []  # some still run: their replicator.yaml is yet to come
+        if self.members.unsettled(now):  # looked at again as time goes by
+            known, self._unsettled = self._unsettled, True
+            return [] if known else [fx.Log(UNSETTLED)]
+        self._unsettled = False
         self._restores += 1
         self.phase = Phase.RESTORE
         self.restore = Restore(
@@ -260,7 +270,7 @@ class Coordinator:
 
     def _tick_gather(self, now: float) -> list[fx.CoordinatorEffect]:
         if now - self._since <= self._timing.join:
-            return []
+            return self._evaluate(now)
         self._since = now
         text, stale = self.members.absence()
         effects = self.members.broadcast(msg.Report(text), now)

@@ -17,6 +17,7 @@ class Member:
     hello: Hello
     heard: float
     sent: float
+    started: float  # when its replicator.yaml was accepted
 
 
 class Members:
@@ -87,7 +88,7 @@ class Members:
             before = None
         if before is not None:
             del self.by_rank[before]
-        self.by_rank[hello.rank] = Member(connection, hello, now, now)
+        self.by_rank[hello.rank] = Member(connection, hello, now, now, now - hello.age / 1000)
         self._by_connection[connection] = hello.rank
         return effects, before
 
@@ -104,6 +105,25 @@ class Members:
         if rank is not None:
             del self.by_rank[rank]
         return rank
+
+    def unsettled(self, now: float) -> bool:
+        """Whether the job is being restarted as a whole and some ranks are still to follow.
+
+        A rank that was started anew before it was restored gives that away. Who has been started
+        less often, and nearer to its earlier start than to its new one, may be about to be started
+        anew as well: restored with the others it would leave them in a run that its own new start
+        could not join. Where only that rank was started anew, nobody follows.
+        """
+        members = self.by_rank.values()
+        quiet = min(self._timing.settle, self._timing.join / 4)
+        if now - max(member.started for member in members) >= quiet:
+            return False
+        most = max(member.hello.in_vain for member in members)
+        if most == 0:
+            return False
+        latest = [member for member in members if member.hello.in_vain == most]
+        began = min(member.started - member.hello.waited / 2000 for member in latest)
+        return any(m.started < began for m in members if m.hello.in_vain < most)
 
     def absence(self) -> tuple[str, set[int]]:
         """Which ranks did not come in time, as a report; and those that still run as before."""

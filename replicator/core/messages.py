@@ -24,7 +24,9 @@ class Hello:
     `attempt` is new for each accepted replicator.yaml. `linked` is the run whose restore link
     stands, `prepared` the run whose shards are verified but not linked (with its checkpoint).
     `epoch` is the highest epoch that this node has ever seen; `forced` the backup that
-    `restore.version` named for `prepared` or `linked`.
+    `restore.version` named for `prepared` or `linked`. `age` is how many milliseconds ago that
+    replicator.yaml was accepted. `in_vain` counts those before it that were replaced without having
+    been restored, and `waited` is how many milliseconds the last of them had.
     """
 
     rank: int
@@ -35,6 +37,9 @@ class Hello:
     job: str
     uid: str
     attempt: str
+    age: int
+    in_vain: int
+    waited: int
     address: str
     epoch: int
     linked: Run | None

@@ -134,6 +134,7 @@ class Timing:
     heartbeat: float = 5.0  # silence that makes a side send a ping
     silence: float = 20.0  # silence after which the other side counts as lost
     join: float = 900.0  # all ranks must have come within this time
+    settle: float = 30.0  # ranks of a job that is being restarted follow one another this closely
     restore: float = 3600.0  # restore agreement must be reached within this time
     round: float = 600.0  # every receipt of a checkpoint must be in within this time
     transfer: float = 1800.0  # one copy; the shell has its own, shorter progress deadline

@@ -27,7 +27,7 @@ from replicator.core.model import (
     Timing,
 )
 from replicator.core.saves import Saves, never_finished
-from replicator.core.state import NodeState, hello
+from replicator.core.state import NodeState, hello, milliseconds
 from replicator.core.transfers import Transfers
 
 MAX_TOLD = 1000
@@ -59,17 +59,26 @@ class Node:
         self._heard = self._sent = 0.0
         self._hello_at: float | None = None
         self._not_yet = ""  # why the coordinator cannot use our hello
+        self._accepted_at = 0.0
+        self._in_vain = 0  # starts since the last restore, also such as were given up
         self._joined_at: float | None = None
         self._lost_at: float | None = None
         self._told: set[str] = set()
 
     # ---- events from this machine ---------------------------------------------------------------
 
-    def start(self, now: float) -> list[fx.NodeEffect]:
-        """The agent has started with its persisted state and what it found on its disk."""
+    def start(self, now: float, age: float = 0.0) -> list[fx.NodeEffect]:
+        """The agent has started with its persisted state and what it found on its disk.
+
+        Args:
+            now: monotonic seconds.
+            age: how many seconds ago the job's `replicator.yaml` was accepted.
+        """
         job, checkpoint = self.state.job, self.state.checkpoint
         if job is None:
             return []
+        self._accepted_at = now - age
+        self._in_vain = self.state.in_vain + 1 if self.state.linked is None else 0
         self._joined_at = now if self.state.linked is None else None
         self._lost_at = now
         whole = checkpoint is None or self.holdings.holds(checkpoint, _own_shards(job))
@@ -81,7 +90,9 @@ class Node:
 
     def accept(self, job: Job, attempt: str, now: float) -> list[fx.NodeEffect]:
         """A valid `replicator.yaml` starts (or restarts) the job; leftovers were cleaned up."""
-        self.state = NodeState(job=job, attempt=attempt, epoch=self.state.epoch)
+        before, waited = self._in_vain, milliseconds(now - self._accepted_at)
+        self.state = NodeState(job, attempt, before, waited if before else 0, self.state.epoch)
+        self._accepted_at, self._in_vain = now, before + 1
         self.saves.forget()
         self.holdings.a_new_run()
         self._needs.clear()
@@ -213,7 +224,7 @@ class Node:
         self._needs.clear()
         # Before the hello: then nothing is stored any more of a backup that nobody knows of.
         stop = [fx.StopUploads(), *self._transfers.stop_for(None)]
-        return [*stop, *self._send(self._hello(), now)]
+        return [*stop, *self._send(self._hello(now), now)]
 
     def link_down(self, now: float) -> list[fx.NodeEffect]:
         """The connection is gone."""
@@ -224,8 +235,9 @@ class Node:
         self._lost_at = now
         return [fx.Reconnect()] if self.state.job is not None else []
 
-    def _hello(self) -> msg.Hello:
-        return hello(self.state, self.address, self.holdings.inventory())
+    def _hello(self, now: float) -> msg.Hello:
+        age = now - self._accepted_at
+        return hello(self.state, age, self.address, self.holdings.inventory())
 
     def received(self, message: msg.ToNode, now: float) -> list[fx.NodeEffect]:
         """A message from the coordinator, already decoded and authenticated."""
@@ -288,7 +300,7 @@ class Node:
             effects += self.holdings.put_all_aside("no checkpoint could be restored as a whole")
         effects.append(fx.Link(commit.checkpoint, state.job.workers))
         self.state = replace(state, linked=commit.run, last_step=-1)
-        self._joined_at = None
+        self._joined_at, self._in_vain = None, 0
         self._plan = None
         effects.append(fx.Persist(self.state))
         useless = [key for key in self.holdings.copies if key.checkpoint in commit.discard]
@@ -351,7 +363,7 @@ class Node:
         if self._hello_at is not None and now >= self._hello_at:
             self._hello_at = None
             self._not_yet = ""
-            return self._send(self._hello(), now)
+            return self._send(self._hello(now), now)
         if now - self._sent >= self.timing.heartbeat:
             effects += self._send(msg.Ping(), now)
         return effects

@@ -14,6 +14,8 @@ class NodeState:
 
     job: Job | None = None
     attempt: str = ""
+    in_vain: int = 0  # starts before this one that were never restored
+    waited: int = 0  # milliseconds that the last of them had waited
     epoch: int = 0
     linked: Run | None = None
     prepared: Run | None = None
@@ -22,8 +24,8 @@ class NodeState:
     last_step: int = -1  # newest step taken in the linked run
 
 
-def hello(state: NodeState, address: str, copies: tuple[Copy, ...]) -> Hello:
-    """The first message of a node that has a job, to its coordinator."""
+def hello(state: NodeState, age: float, address: str, copies: tuple[Copy, ...]) -> Hello:
+    """The first message of a node that has a job (since `age` seconds), to its coordinator."""
     job = state.job
     assert job is not None
     return Hello(
@@ -35,6 +37,9 @@ def hello(state: NodeState, address: str, copies: tuple[Copy, ...]) -> Hello:
         job=job.name,
         uid=job.uid,
         attempt=state.attempt,
+        age=milliseconds(age),
+        in_vain=state.in_vain,
+        waited=state.waited,
         address=address,
         epoch=state.epoch,
         linked=state.linked,
@@ -43,3 +48,8 @@ def hello(state: NodeState, address: str, copies: tuple[Copy, ...]) -> Hello:
         forced=state.forced,
         copies=copies,
     )
+
+
+def milliseconds(seconds: float) -> int:
+    """As messages carry a duration; one that a clock made negative is none."""
+    return max(int(seconds * 1000), 0)

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from replicator.simulate.world import World
 
 
+SLOWEST_START = 20.0
+"""Seconds in which all ranks start: no more than the core waits for the others (`settle`)."""
+
+
 class Application:
     """All ranks of the job and the controller that restarts them together."""
 
@@ -34,8 +38,9 @@ class Application:
         self.running = False
         if world.random.random() < world.permute_rate:
             world.random.shuffle(world.machine_of)
+        spread = world.random.choice((3.0, 3.0, SLOWEST_START))
         for rank, index in enumerate(world.machine_of):
-            delay = world.random.random() * 3
+            delay = world.random.random() * spread
             world.schedule(delay, self._write_config, self.generation, rank, index)
 
     def _write_config(self, generation: int, rank: int, index: int) -> None:

@@ -26,6 +26,7 @@ class Disk:
     """A machine's checkpoint volume."""
 
     state: NodeState = field(default_factory=NodeState)
+    accepted_at: float = 0.0  # when the state's job was
     copies: dict[Key, Stored] = field(default_factory=dict)
     quarantine: list[tuple[Key, Stored]] = field(default_factory=list)
     config: Job | None = None  # a replicator.yaml that waits to be consumed

@@ -34,6 +34,7 @@ class Faults:
             (self._fill, 2),
             (self._storage, 2),
             (self._restart_job, 5),
+            (self._restart_again, 3),
             (self._damage_backup, 1),
             (self._force_version, 1),
             (self._intrude, 1),
@@ -144,6 +145,12 @@ class Faults:
 
     def _restart_job(self) -> None:
         self._world.application.restart_soon()
+
+    def _restart_again(self) -> None:
+        """While the nodes are being gathered or restored."""
+        world = self._world
+        world.application.restart_soon()
+        world.schedule(5 + world.random.random() * 20, world.application.restart_soon)
 
     def _damage_backup(self) -> None:
         backups = self._world.store.backups

@@ -154,6 +154,10 @@ class Invariants:
         best = self.newest(members, intact=True)
         if best is not None and (checkpoint is None or checkpoint < best):
             raise Violation(f"1: restored {checkpoint} although {best} is whole")
+        if self.announced is not None and not self._is_whole(self.announced):
+            # It went with its disks, and so may have all memory of its epoch: a later checkpoint
+            # can have its name.
+            self.announced = None
 
     def replicated(
         self,

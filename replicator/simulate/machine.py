@@ -55,7 +55,7 @@ class Machine:
         self.sealing = False
         self._supervise_coordinator()
         self.later(TICK * (0.5 + self.world.random.random()), self.tick)
-        self.apply(self.node.start(self.world.now))
+        self.apply(self.node.start(self.world.now, self.world.now - self.disk.accepted_at))
         self.scan()
 
     def stop(self, why: str) -> None:
@@ -136,6 +136,8 @@ class Machine:
             getattr(self, f"_do_{type(effect).__name__}")(effect)
 
     def _do_Persist(self, effect: fx.Persist) -> None:  # noqa: N802
+        if effect.state.attempt != self.disk.state.attempt:
+            self.disk.accepted_at = self.world.now
         self.disk.state = effect.state
 
     def _do_Send(self, effect: fx.Send) -> None:  # noqa: N802

@@ -42,6 +42,7 @@ SIM_TIMING = Timing(
     heartbeat=8.0,
     silence=20.0,
     join=120.0,
+    settle=20.0,
     restore=400.0,
     round=40.0,
     transfer=60.0,
@@ -223,6 +224,9 @@ class World:
         self.faults.end()
         self._calm_since = self.now
         self.application.restart_soon()
+        if self.random.random() < 0.5:  # and once more, while nodes are gathered or restored
+            self._run_until(self.now + 15 + self.random.random() * 10)
+            self.application.restart_soon()
         before = self.rounds
         restarted = self.now
         limit = self.now + CALM_TIME

@@ -66,7 +66,7 @@ def started_node(plan: bool = True) -> tuple[Node, list]:
 
 def hello(rank: int, **changes) -> msg.Hello:
     plain = msg.Hello(
-        rank, 2, 1, (1 - rank,), None, "job", "", f"a{rank}", f"h:{rank + 1}", 0,
+        rank, 2, 1, (1 - rank,), None, "job", "", f"a{rank}", 0, 0, 0, f"h:{rank + 1}", 0,
         None, None, None, "", (),
     )  # fmt: skip
     return replace(plain, **changes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 import re
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import tensorstore
-from agent_lab import SIZE, Lab, go, tree
+from agent_lab import QUICK, SIZE, Lab, go, tree
 
 from replicator.agent import tier
 from replicator.agent.bandwidth import Bandwidth
@@ -147,6 +148,33 @@ def test_every_copy_has_a_manifest_that_names_run_and_world(tmp_path):
             }
             meta = lab.local(1) / "job-s2-n0-w0.meta"
             assert meta.read_text() == manifest.storage_name
+
+    go(scenario())
+
+
+def test_a_job_that_is_restarted_before_its_last_node_came_starts_as_a_whole(tmp_path):
+    """Released with its old start, a node would leave the others in a run it cannot join again."""
+
+    async def scenario():
+        patient = dataclasses.replace(QUICK, join=60.0, settle=15.0)
+        async with Lab(tmp_path, 3, timing=patient) as lab:
+            await lab.start()
+            await lab.restored()
+            await lab.replicate(1)
+            lab.begin()
+            (lab.local(2) / "replicator.yaml").unlink()  # its pod did not come up
+            await lab.until(lambda: not (lab.local(0) / "replicator.yaml").exists(), "its start")
+            await lab.until(lambda: not (lab.local(1) / "replicator.yaml").exists(), "its start")
+            await asyncio.sleep(0.5)
+            lab.write_config(0, lab.config(0))
+            lab.write_config(2, lab.config(2))
+            configs = [lab.local(index) / "replicator.yaml" for index in range(3)]
+            await lab.until(lambda: not any(c.exists() for c in configs), "the first new starts")
+            await asyncio.sleep(2)
+            assert [lab.marker(index) for index in range(3)] == [None] * 3
+            lab.write_config(1, lab.config(1))
+            assert await lab.wait_restored() == 1
+            await lab.replicate(2)
 
     go(scenario())
 

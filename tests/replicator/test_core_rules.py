@@ -467,8 +467,8 @@ def calls_while_all_come_back(world: int) -> int:
             Copy(at(1), shards[held], content(f"c{held}"), world) for held in (rank, *peers[rank])
         )
         hello = msg.Hello(
-            rank, world, 1, peers[rank], None, "job", "", "a", f"h:{rank + 1}", 1, RUN, None,
-            at(1), "", copies,
+            rank, world, 1, peers[rank], None, "job", "", "a", 0, 0, 0, f"h:{rank + 1}", 1, RUN,
+            None, at(1), "", copies,
         )  # fmt: skip
         coordinator.received(rank + 1, hello, 0.0)
         hellos.append(hello)

@@ -209,8 +209,9 @@ def sample_hello() -> msg.Hello:
     content = Content("a" * 64, "D" + "b" * 64, 5)
     copies = (Copy(CheckpointId(1, 0), ShardId(0, 0), content, 2),)
     return msg.Hello(
-        0, 2, 1, (1,), None, "job", "", "a", "h:1", 3, Run(1, "t"), None, None, "", copies
-    )
+        0, 2, 1, (1,), None, "job", "", "a", 0, 1, 2, "h:1", 3, Run(1, "t"), None, None, "",
+        copies,
+    )  # fmt: skip
 
 
 def test_messages_survive_the_wire():

@@ -303,8 +303,9 @@ def test_a_node_may_name_no_address_but_its_own(tmp_path, authority):
             channel = await dialled(lab, tls)
             await channel.receive()
             hello = msg.Hello(
-                1, 2, 1, (0,), None, "job", "", "a", "10.0.0.9:1", 1, None, None, None, "", ()
-            )
+                1, 2, 1, (0,), None, "job", "", "a", 0, 0, 0, "10.0.0.9:1", 1, None, None, None,
+                "", (),
+            )  # fmt: skip
             await channel.send(encode(hello))
             with pytest.raises(ConnectionError):
                 await asyncio.wait_for(channel.receive(), 5)
