@@ -86,7 +86,7 @@ class Credentials:
         Raises:
             StorageConfigError: the file cannot be read, or what it holds is not known.
         """
-        if option in (CredentialKind.ANONYMOUS, CredentialKind.PLATFORM):
+        if option in _FOR_ALL:
             return cls(CredentialKind(option))
         return cls.from_file(Path(option))
 
@@ -100,7 +100,10 @@ class Credentials:
         try:
             content = read_given(path, MAX_CREDENTIALS_BYTES)
         except OSError as error:
-            raise StorageConfigError(f"{path}: {error.strerror or error}") from error
+            hint = ""
+            if isinstance(error, FileNotFoundError):
+                hint = f"; expected a key file, or one of {', '.join(_FOR_ALL)}"
+            raise StorageConfigError(f"{path}: {error.strerror or error}{hint}") from error
         if len(content) > MAX_CREDENTIALS_BYTES:
             raise StorageConfigError(f"{path}: larger than {MAX_CREDENTIALS_BYTES} bytes")
         try:
@@ -197,7 +200,7 @@ _SCHEMES: Final[dict[str, tuple[Any, frozenset[CredentialKind]]]] = {
     "s3": (S3Store, frozenset({CredentialKind.S3_KEY})),
     "az": (AzureStore, frozenset({CredentialKind.AZURE_KEY, CredentialKind.AZURE_SAS})),
 }
-_FOR_ALL: Final = frozenset({CredentialKind.ANONYMOUS, CredentialKind.PLATFORM})
+_FOR_ALL: Final = (CredentialKind.ANONYMOUS, CredentialKind.PLATFORM)
 _ENDPOINT_KEYS: Final = {"gs": "base_url", "s3": "endpoint", "az": "endpoint"}
 _CLOUD_VARIABLES: Final = ("AWS_", "GOOGLE_", "AZURE_", "GCS_")
 
@@ -238,7 +241,7 @@ def open_object_store(
         raise StorageConfigError(
             f"{url}: needs credentials: a key file, 'anonymous', or 'platform' (the machine's own)"
         )
-    if credentials.kind not in kinds | _FOR_ALL:
+    if credentials.kind not in kinds | set(_FOR_ALL):
         raise StorageConfigError(f"{url}: {credentials.kind.value} credentials do not fit")
     options = _options(parts.scheme, credentials)
     client = {
