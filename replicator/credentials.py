@@ -242,7 +242,10 @@ def open_object_store(
             f"{url}: needs credentials: a key file, 'anonymous', or 'platform' (the machine's own)"
         )
     if credentials.kind not in kinds | set(_FOR_ALL):
-        raise StorageConfigError(f"{url}: {credentials.kind.value} credentials do not fit")
+        raise StorageConfigError(
+            f"{url}: {credentials.kind.value} credentials do not fit; expected "
+            f"one of {', '.join((*sorted(kinds), *_FOR_ALL))}"
+        )
     options = _options(parts.scheme, credentials)
     client = {
         "timeout": timeout,
@@ -286,11 +289,20 @@ def store_errors(named: Callable[[str], ReplicatorError]) -> Iterator[None]:
     except (ReplicatorError, GeneratorExit, KeyboardInterrupt, SystemExit, CancelledError):
         raise
     except BaseException as error:
-        # Debug dumps of many lines follow, which may hold request headers.
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise named(_USER_INFO.sub("://***@", first)) from None
+        raise named(_shown(str(error)) or type(error).__name__) from None
 
 
+def _shown(text: str) -> str:
+    """The first line, with the service's own word for it where its answer in XML has one.
+
+    What else follows may hold request headers.
+    """
+    first, _, answer = (text.strip().splitlines() or [""])[0].partition("<?xml")
+    code = _ERROR_CODE.search(text)
+    return _USER_INFO.sub("://***@", f"{first}{code[1]}" if answer and code else first)
+
+
+_ERROR_CODE: Final = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 _USER_INFO: Final = re.compile(r"://[^/\s@]*@")
 
 
