@@ -282,9 +282,15 @@ async def _serve(settings: AgentSettings) -> None:
 
 def _status(arguments: argparse.Namespace) -> int:
     try:
-        document = _ask(arguments.http)
+        host, number = _address("--http", arguments.http)
+    except ProtocolError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    try:
+        document = _ask(host, number)
     except (OSError, ValueError, RecursionError, HTTPException, ReplicatorError) as error:
-        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+        cause = getattr(error, "reason", None) or error
+        reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         shown = " ".join(str(reason).split())[:200]  # it may be anything's answer
         text = ascii(f"no agent answers at {arguments.http[:80]}: {shown}")[1:-1]
         print(f"error: {text}", file=sys.stderr)
@@ -293,14 +299,14 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _ask(address: str) -> dict[str, Any]:
-    """The status document of the agent at an address.
+def _ask(host: str, number: int) -> dict[str, Any]:
+    """The status document of the agent that serves it there.
 
     Raises:
-        ProtocolError: no address, or something else than an agent answers.
+        ProtocolError: something else than an agent answers.
         OSError, ValueError, RecursionError, HTTPException: nothing does, or no JSON comes.
     """
-    document = fetch_status(*split_address(address), STATUS_SECONDS)
+    document = fetch_status(host, number, STATUS_SECONDS)
     if not _is_status(document):
         raise ProtocolError("what answers there is no agent: its /status is another document")
     return dict(document)

@@ -236,7 +236,15 @@ def test_a_proxy_is_not_asked_for_an_agents_status(
 
 @pytest.mark.parametrize("address", ["bad host:80", "a..b:80", "\udcff:80", "a:" + "1" * 5000, "x"])
 def test_no_address_to_ask(capsys: pytest.CaptureFixture[str], address: str) -> None:
-    assert "is no address" in refused(capsys, "status", "--http", address)
+    line = refused(capsys, "status", "--http", address)
+    assert line == f"error: --http: expected HOST:PORT, found {address[:80]!a}"
+
+
+def test_no_agent_at_all_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    line = refused(capsys, "status", "--http", address)
+    assert line == f"error: no agent answers at {address}: Connection refused"
 
 
 # ---- jax-init-info ------------------------------------------------------------------------------
