@@ -11,7 +11,6 @@ import signal
 import sys
 from dataclasses import replace
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 
 from replicator import collector
@@ -22,8 +21,8 @@ from replicator.agent.security import read_key
 from replicator.agent.settings import AgentSettings
 from replicator.agent.status import fetch_status
 from replicator.agent.tls import PeerTls
-from replicator.arguments import port, seconds, whole_number
-from replicator.backup_cli import open_storage
+from replicator.arguments import path, port, seconds, whole_number
+from replicator.backup_cli import add_backup_arguments, open_storage
 from replicator.config import is_safe_job_name
 from replicator.core.model import Timing
 from replicator.credentials import StorageConfigError
@@ -37,6 +36,12 @@ from replicator.storage import ObjectStorage
 DEFAULT_PORT = 4242
 STATUS_SECONDS = 5.0
 HASH_THREADS = min(4, len(os.sched_getaffinity(0)))
+_PLATFORMS = {
+    "static": {"peers"},
+    "kubernetes": {"namespace", "service"},
+    "gke": set[str](),
+}
+"""The options that are for one platform only."""
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -56,28 +61,37 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `agent` and `status`."""
     text = "run the replicator of one node"
     agent = subparsers.add_parser("agent", help=text, description=text)
-    agent.add_argument("--local-dir", required=True, type=Path, metavar="DIR")
-    agent.add_argument("--backup", metavar="URL", help="where backups go (see backups --help)")
-    agent.add_argument("--backup-credentials", metavar="FILE")
+    agent.add_argument(
+        "--local-dir", required=True, type=path, metavar="DIR", help="the checkpoint volume"
+    )
+    add_backup_arguments(agent, required=False)
     agent.add_argument(
         "--gke-bucket-mount",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="in place of --backup: where GKE's driver mounts the job's folder of the bucket",
     )
-    agent.add_argument("--platform", choices=("static", "kubernetes", "gke"), default="static")
-    agent.add_argument("--peers", type=Path, metavar="FILE", help="agents, for --platform static")
+    agent.add_argument(
+        "--platform",
+        choices=tuple(_PLATFORMS),
+        default="static",
+        help="how the coordinator is found (default: static)",
+    )
+    agent.add_argument("--peers", type=path, metavar="FILE", help="agents, for --platform static")
     agent.add_argument(
         "--namespace", metavar="NAME", help="of the Lease, for --platform kubernetes"
     )
     agent.add_argument(
-        "--service", default="", metavar="HOST:PORT", help="headless Service of all agents"
+        "--service",
+        default="",
+        metavar="HOST:PORT",
+        help="headless Service of all agents (kubernetes)",
     )
     agent.add_argument("--job-uid", default="", metavar="UID", help="tells runs of one name apart")
-    agent.add_argument("--key-file", type=Path, metavar="FILE", help="secret shared by all agents")
-    agent.add_argument("--tls-cert", type=Path, metavar="FILE", help="this agent's certificate")
-    agent.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's key")
-    agent.add_argument("--tls-ca", type=Path, metavar="FILE", help="who signs peers' certificates")
+    agent.add_argument("--key-file", type=path, metavar="FILE", help="secret shared by all agents")
+    agent.add_argument("--tls-cert", type=path, metavar="FILE", help="this agent's certificate")
+    agent.add_argument("--tls-key", type=path, metavar="FILE", help="the certificate's key")
+    agent.add_argument("--tls-ca", type=path, metavar="FILE", help="who signs peers' certificates")
     agent.add_argument(
         "--tls-name",
         default="",
@@ -85,9 +99,14 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         help="DNS name in all agents' certificates",
     )
     agent.add_argument(
-        "--bind", default="127.0.0.1", metavar="ADDRESS", help="address of the interface to use"
+        "--bind",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address of the interface to use (default: 127.0.0.1)",
     )
-    agent.add_argument("--port", type=port, default=DEFAULT_PORT)
+    agent.add_argument(
+        "--port", type=port, default=DEFAULT_PORT, help=f"for peers (default: {DEFAULT_PORT})"
+    )
     agent.add_argument("--advertise", default="", metavar="HOST:PORT", help="as peers reach it")
     agent.add_argument("--http", metavar="HOST:PORT", help="serve /metrics, /healthz, /status")
     agent.add_argument("--capacity", type=parse_size, metavar="SIZE", help="cap on bytes in DIR")
@@ -126,14 +145,17 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
             f"--bind {arguments.bind} needs --advertise HOST:PORT, the address that peers can reach"
         )
     _check_names(arguments)
+    _check_platform(arguments)
     storage = None
     if arguments.gke_bucket_mount is not None:
         storage = _mounted_bucket(arguments)
     elif arguments.backup is not None:
         storage = open_storage(arguments)
+    elif arguments.backup_credentials is not None:
+        raise StorageConfigError("--backup-credentials: expected with --backup URL, found alone")
     http_host, http_port = "127.0.0.1", None
     if arguments.http is not None:
-        http_host, http_port = split_address(arguments.http)
+        http_host, http_port = _address("--http", arguments.http)
     timing = replace(
         Timing(),
         join=arguments.join_timeout,
@@ -169,16 +191,33 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
 def _check_names(arguments: argparse.Namespace) -> None:
     """Raise ProtocolError where an option names a host or a run that cannot be one."""
     bind, name = arguments.bind, arguments.tls_name
-    split_address(f"[{bind}]:1" if ":" in bind else f"{bind}:1")
+    _address("--bind", bind, f"[{bind}]:1" if ":" in bind else f"{bind}:1", "a host's address")
     if name:
-        split_address(f"{name}:1")
+        _address("--tls-name", name, f"{name}:1", "a DNS name")
     if arguments.advertise:
-        split_address(arguments.advertise)
+        _address("--advertise", arguments.advertise)
     uid = arguments.job_uid
     if uid and not is_safe_job_name(uid):
         raise ProtocolError(
             f"--job-uid: expected letters, digits, '.', '_' and '-', found {uid[:80]!a}"
         )
+
+
+def _address(
+    option: str, found: str, as_address: str = "", expected: str = "HOST:PORT"
+) -> tuple[str, int]:
+    """Host and port, or ProtocolError with the option's name and what it expects."""
+    try:
+        return split_address(as_address or found)
+    except ProtocolError:
+        raise ProtocolError(f"{option}: expected {expected}, found {found[:80]!a}") from None
+
+
+def _check_platform(arguments: argparse.Namespace) -> None:
+    """Raise StorageConfigError where an option stands that the platform would not look at."""
+    given = {name for name in ("peers", "namespace", "service") if getattr(arguments, name)}
+    if stray := sorted(given - _PLATFORMS[arguments.platform]):
+        raise StorageConfigError(f"--{stray[0]}: not for --platform {arguments.platform}")
 
 
 def _mounted_bucket(arguments: argparse.Namespace) -> ObjectStorage:
@@ -211,20 +250,29 @@ def _run_agent(arguments: argparse.Namespace) -> int:
     configure(arguments.log_format, arguments.log_level)
     try:
         settings = _settings(arguments)
-        asyncio.run(_serve(settings))
     except (ReplicatorError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    try:
+        asyncio.run(_serve(settings))
+    except ReplicatorError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
         return 1
     return 0
 
 
 async def _serve(settings: AgentSettings) -> None:
-    """Run until SIGTERM or SIGINT."""
+    """Run until SIGTERM, SIGINT, or SIGHUP where nobody (as `nohup` does) has it ignored."""
     collector.calm()
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(Agent(settings).run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, task.cancel)
     try:
         await task
     except asyncio.CancelledError:
@@ -234,9 +282,15 @@ async def _serve(settings: AgentSettings) -> None:
 
 def _status(arguments: argparse.Namespace) -> int:
     try:
-        document = _ask(arguments.http)
+        host, number = _address("--http", arguments.http)
+    except ProtocolError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    try:
+        document = _ask(host, number)
     except (OSError, ValueError, RecursionError, HTTPException, ReplicatorError) as error:
-        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+        cause = getattr(error, "reason", None) or error
+        reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         shown = " ".join(str(reason).split())[:200]  # it may be anything's answer
         text = ascii(f"no agent answers at {arguments.http[:80]}: {shown}")[1:-1]
         print(f"error: {text}", file=sys.stderr)
@@ -245,14 +299,14 @@ def _status(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _ask(address: str) -> dict[str, Any]:
-    """The status document of the agent at an address.
+def _ask(host: str, number: int) -> dict[str, Any]:
+    """The status document of the agent that serves it there.
 
     Raises:
-        ProtocolError: no address, or something else than an agent answers.
+        ProtocolError: something else than an agent answers.
         OSError, ValueError, RecursionError, HTTPException: nothing does, or no JSON comes.
     """
-    document = fetch_status(*split_address(address), STATUS_SECONDS)
+    document = fetch_status(host, number, STATUS_SECONDS)
     if not _is_status(document):
         raise ProtocolError("what answers there is no agent: its /status is another document")
     return dict(document)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 MAX_SECONDS: Final = 365 * 24 * 3600.0
@@ -22,6 +23,13 @@ def whole_number(lowest: int, highest: int) -> Callable[[str], int]:
         return found
 
     return parse
+
+
+def path(text: str) -> Path:
+    """A file or directory; an empty text, as of an unset variable, does not mean this directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, found ''")
+    return Path(text)
 
 
 port: Final = whole_number(0, 65535)

@@ -28,11 +28,11 @@ _RULES: Final = ("hourly", "daily", "weekly", "monthly", "yearly")
 _Command = Callable[[argparse.Namespace, JobBackups], Awaitable[int]]
 
 
-def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
+def add_backup_arguments(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """The options that say where backups are and who reads them."""
     parser.add_argument(
         "--backup",
-        required=True,
+        required=required,
         metavar="URL",
         help="where the backups are: file:///path, gs://bucket/dir, s3://bucket/dir, az://box/dir",
     )
@@ -135,7 +135,9 @@ def _run(arguments: argparse.Namespace, command: _Command) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"error: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        if error.filename is None:
+            raise  # our own output was not taken, which is the caller's to say
+        print(f"error: {error.filename}: {error.strerror or error}", file=sys.stderr)
         return 1
 
 

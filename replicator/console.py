@@ -28,6 +28,8 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
+    except KeyboardInterrupt:  # the imports take a moment
+        return 130
     return run()
 
 

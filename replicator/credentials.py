@@ -86,7 +86,7 @@ class Credentials:
         Raises:
             StorageConfigError: the file cannot be read, or what it holds is not known.
         """
-        if option in (CredentialKind.ANONYMOUS, CredentialKind.PLATFORM):
+        if option in _FOR_ALL:
             return cls(CredentialKind(option))
         return cls.from_file(Path(option))
 
@@ -100,7 +100,10 @@ class Credentials:
         try:
             content = read_given(path, MAX_CREDENTIALS_BYTES)
         except OSError as error:
-            raise StorageConfigError(f"{path}: {error.strerror or error}") from error
+            hint = ""
+            if isinstance(error, FileNotFoundError):
+                hint = f"; expected a key file, or one of {', '.join(_FOR_ALL)}"
+            raise StorageConfigError(f"{path}: {error.strerror or error}{hint}") from error
         if len(content) > MAX_CREDENTIALS_BYTES:
             raise StorageConfigError(f"{path}: larger than {MAX_CREDENTIALS_BYTES} bytes")
         try:
@@ -197,7 +200,7 @@ _SCHEMES: Final[dict[str, tuple[Any, frozenset[CredentialKind]]]] = {
     "s3": (S3Store, frozenset({CredentialKind.S3_KEY})),
     "az": (AzureStore, frozenset({CredentialKind.AZURE_KEY, CredentialKind.AZURE_SAS})),
 }
-_FOR_ALL: Final = frozenset({CredentialKind.ANONYMOUS, CredentialKind.PLATFORM})
+_FOR_ALL: Final = (CredentialKind.ANONYMOUS, CredentialKind.PLATFORM)
 _ENDPOINT_KEYS: Final = {"gs": "base_url", "s3": "endpoint", "az": "endpoint"}
 _CLOUD_VARIABLES: Final = ("AWS_", "GOOGLE_", "AZURE_", "GCS_")
 
@@ -241,8 +244,11 @@ def open_object_store(
         raise StorageConfigError(
             f"{url}: needs credentials: a key file, 'anonymous', or 'platform' (the machine's own)"
         )
-    if credentials.kind not in kinds | _FOR_ALL:
-        raise StorageConfigError(f"{url}: {credentials.kind.value} credentials do not fit")
+    if credentials.kind not in kinds | set(_FOR_ALL):
+        raise StorageConfigError(
+            f"{url}: {credentials.kind.value} credentials do not fit; expected "
+            f"one of {', '.join((*sorted(kinds), *_FOR_ALL))}"
+        )
     options = _options(parts.scheme, credentials)
     client = {
         "timeout": timeout,
@@ -286,11 +292,20 @@ def store_errors(named: Callable[[str], ReplicatorError]) -> Iterator[None]:
     except (ReplicatorError, GeneratorExit, KeyboardInterrupt, SystemExit, CancelledError):
         raise
     except BaseException as error:
-        # Debug dumps of many lines follow, which may hold request headers.
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise named(_USER_INFO.sub("://***@", first)) from None
+        raise named(_shown(str(error)) or type(error).__name__) from None
 
 
+def _shown(text: str) -> str:
+    """The first line, with the service's own word for it where its answer in XML has one.
+
+    What else follows may hold request headers.
+    """
+    first, _, answer = (text.strip().splitlines() or [""])[0].partition("<?xml")
+    code = _ERROR_CODE.search(text)
+    return _USER_INFO.sub("://***@", f"{first}{code[1]}" if answer and code else first)
+
+
+_ERROR_CODE: Final = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 _USER_INFO: Final = re.compile(r"://[^/\s@]*@")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,24 +108,22 @@ def plan(
 
     Args:
         backups: all of one job's.
-        policy: the rules. Only complete backups fill a period.
+        policy: the rules. Only complete backups fill a period, and none from the future does:
+            the public replicator names what it writes later, with the clock right again, before it.
         now: to tell abandoned backups from those in progress; with a time zone.
         protected: the backup that `restore.version` names.
     """
     records = sorted(backups, key=lambda record: record.time, reverse=True)
     complete = [record for record in records if record.complete]
+    until_now = [record for record in complete if record.time <= now]
     reasons: dict[str, list[str]] = defaultdict(list)
-    if complete:
-        reasons[complete[0].name].append("newest complete")
-    guessed: set[int] = set()
-    for record in complete:
-        if not record.world_known and record.nodes not in guessed:
-            guessed.add(record.nodes)
-            reasons[record.name].append(f"newest that looks complete with {record.nodes} nodes")
+    for name, reason in (*_newest(complete), *_newest(until_now)):
+        if reason not in reasons[name]:
+            reasons[name].append(reason)
     if protected is not None:
         reasons[protected].append("named by restore.version")
     for rule, period in _PERIODS.items():
-        for name in _kept_by(complete, period, getattr(policy, rule), policy.prefer_recent):
+        for name in _kept_by(until_now, period, getattr(policy, rule), policy.prefer_recent):
             reasons[name].append(rule)
     for record in records:
         if not record.complete and now - record.time < INCOMPLETE_GRACE:
@@ -143,6 +141,17 @@ def plan(
         else Decision(record.name, False, "no rule keeps it" if record.complete else "incomplete")
         for record in records
     )
+
+
+def _newest(newest_first: list[BackupRecord]) -> Iterator[tuple[str, str]]:
+    """What no rule may take away of these complete backups, and why."""
+    if newest_first:
+        yield newest_first[0].name, "newest complete"
+    guessed: set[int] = set()
+    for record in newest_first:
+        if not record.world_known and record.nodes not in guessed:
+            guessed.add(record.nodes)
+            yield record.name, f"newest that looks complete with {record.nodes} nodes"
 
 
 def _kept_by(

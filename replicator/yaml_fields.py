@@ -83,14 +83,19 @@ def read_fields(content: bytes, problems: list[Problem]) -> dict[str, Field]:
         return _read_mapping(_EventWalk(text), problems)
     except _NotReadableError as stop:
         problems.append(stop.problem)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        what = error.problem or error.context or "cannot be read"
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        problems.append(Problem(line, column, f"not valid YAML: {what}"))
     except yaml.YAMLError as error:
-        problems.append(Problem(1, 1, f"not valid YAML: {str(error).splitlines()[0]}"))
+        problems.append(problem_of(error))
     return {}
+
+
+def problem_of(error: yaml.YAMLError) -> Problem:
+    """What the YAML library says against a file, and where."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return Problem(1, 1, f"not valid YAML: {str(error).splitlines()[0]}")
+    mark = error.problem_mark or error.context_mark
+    what = error.problem or error.context or "cannot be read"
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    return Problem(line, column, f"not valid YAML: {what}")
 
 
 class _EventWalk:

@@ -123,6 +123,8 @@ class Agent:
         self.address = self.dialer.advertised = settings.advertise or _join(settings.host, port)
         if settings.http_port is not None:
             self.http_port = await self.http.start(settings.http_host, settings.http_port)
+        storage = "nowhere" if settings.storage is None else settings.storage.url
+        log.info("%s: peers at %s, backups %s", settings.local_dir, self.address, storage)
         saved = self.markers.load_state(settings.platform.job_uid)
         if saved.problem:
             self.reports.error(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +30,21 @@ class HttpServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port (for port 0, the one that was given)."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_REQUEST_BYTES)
+        """Listen; returns the port (for port 0, the one that was given).
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, host, port, limit=MAX_REQUEST_BYTES
+            )
+        except OSError as error:
+            known = error.strerror if isinstance(error, socket.gaierror) else None
+            reason = known or os.strerror(
+                error.errno or 0
+            )  # asyncio's own text repeats the address
+            raise OSError(error.errno, f"cannot listen on {host} port {port}: {reason}") from None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

@@ -116,9 +116,14 @@ def clear_leftovers(root: Path, quarantine: Path) -> None:
 
 
 def clear_config(path: Path, quarantine: Path) -> None:
-    """Take `replicator.yaml` away. A directory of that name may be somebody's data."""
+    """Take `replicator.yaml` away. A directory of that name may be somebody's data.
+
+    It takes the place of an older such directory only, not of what a start has put aside.
+    """
     if path.is_dir() and not path.is_symlink():
-        _put_aside([path], quarantine)
+        aside = quarantine / f"{ASIDE_PREFIX}{path.name}"
+        remove(aside)
+        path.rename(aside)
     else:
         remove(path)
 

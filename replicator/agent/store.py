@@ -103,7 +103,8 @@ class LocalStore:
             for path in (*self.incoming.iterdir(), *self.private.glob("*.tmp")):
                 remove(path)
         except OSError as error:
-            raise StoreError(f"{self.root} cannot be used: {error}") from None
+            where = error.filename or self.root
+            raise StoreError(f"{self.root} cannot be used: {where}: {error.strerror}") from None
 
     def _lock_volume(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -243,7 +243,7 @@ class Coordinator:
         self.checkpoint = hello.checkpoint
         self.forced = hello.forced
         effects = self._enter_run(run, (), now).resume(now)
-        return [*effects, fx.Log(f"run {run} goes on")]
+        return [*effects, fx.Log(f"run {run.epoch} goes on")]
 
     def backup_completed(self, name: str, problem: str, now: float) -> list[fx.CoordinatorEffect]:
         """The manifest of a backup is written, or could not be."""

@@ -17,6 +17,7 @@ from replicator.agent.files import read_given
 from replicator.config import is_safe_job_name
 from replicator.errors import ProtocolError
 from replicator.platform.base import PlatformError
+from replicator.yaml_fields import problem_of
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """Room for more than 100,000 addresses."""
@@ -75,13 +76,17 @@ def _parse(content: bytes, shown: str) -> tuple[list[str], str]:
         raise PlatformError(f"{shown}: larger than {MAX_FILE_BYTES} bytes")
     try:
         document = yaml.load(content, Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, say
+    except yaml.YAMLError as error:
+        problem = problem_of(error)
+        where = f"{shown}:{problem.line}:{problem.column}"
+        raise PlatformError(f"{where}: {problem.message}") from None
+    except (ValueError, RecursionError) as error:  # a date that is none, say
         raise PlatformError(f"{shown}: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict) or not set(document) <= {"agents", "job-uid"}:
         raise PlatformError(f"{shown}: expected a mapping with agents and, optionally, job-uid")
     agents, uid = document.get("agents"), document.get("job-uid", "")
     if not isinstance(agents, list) or not agents:
-        raise PlatformError(f"{shown}: agents: expected a list of host:port")
+        raise PlatformError(f"{shown}: agents: expected a list of host:port, found {agents!a:.80}")
     try:
         for address in agents:
             split_address(str(address))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.pool import Pool
 
 from replicator.simulate.world import Outcome, World
 
@@ -34,6 +37,25 @@ def replay(seed: int, nodes: int | None = None) -> Outcome:
     return World(seed, nodes=nodes, trace=True).run()
 
 
+def _pool(processes: int) -> Pool:
+    """Processes that leave Ctrl-C and a hangup of the terminal to this one, which then ends them.
+
+    A signal that comes while they are being started is delivered once they can be ended; they
+    inherit the mask that holds it back.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))
+    resource_tracker.ensure_running()  # its start lets the other two through again
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        return multiprocessing.get_context("spawn").Pool(processes, _let_parent_end_us)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _let_parent_end_us() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+
+
 def _chunk(arguments: tuple[int, int, int | None]) -> tuple[int, int, int, list[Outcome]]:
     first, count, nodes = arguments
     events = replicated = 0
@@ -60,7 +82,7 @@ def run_seeds(
     began = time.monotonic()
     if processes <= 1:
         return _collect(map(_chunk, _chunks(first, count, nodes)), began, stop_after)
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+    with _pool(processes) as pool:
         results = pool.imap(_chunk, _chunks(first, count, nodes))
         return _collect(results, began, stop_after)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -54,6 +55,21 @@ def test_ls_shows_what_is_complete_and_what_is_not(
         ("2026-11-30_10-00", False, 4),
         (NAME, True, 3),
     ]
+
+
+def test_output_that_is_not_taken_is_no_error_of_the_backups(
+    where: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever prints for all commands says so; it is not "no space left" where the backups are."""
+    for command in (["backups", "ls"], ["backups", "verify", NAME], ["prune", "--daily", "1"]):
+        with Path("/dev/full").open("w", buffering=1) as full, monkeypatch.context() as patched:
+            patched.setattr("sys.stdout", full)
+            with pytest.raises(OSError, match="No space left on device") as caught:
+                run(*command, *where)
+            assert caught.value.filename is None
+            with contextlib.suppress(OSError):
+                full.close()
+    assert "error" not in capsys.readouterr().err
 
 
 def test_ls_warns_of_a_restore_version_that_names_nothing(
@@ -152,7 +168,10 @@ def test_prune_says_what_it_would_delete_and_deletes_only_when_told(
         (["backups", "ls", "--backup", "s3://bucket/x"], "needs credentials"),
         (["backups", "ls", "--backup", "nothing"], "expected one of file://"),
         (["backups", "ls", "--job", "../x"], "cannot be used in paths"),
-        (["backups", "ls", "--backup-credentials", "/none"], "No such file"),
+        (
+            ["backups", "ls", "--backup-credentials", "/none"],
+            "; expected a key file, or one of anonymous, platform",
+        ),
     ],
 )
 def test_unusable_arguments_are_one_line_and_status_2(

@@ -174,6 +174,13 @@ def test_throttling_without_end_is_a_transient_error(
     asyncio.run(scenario())
 
 
+def test_a_bucket_that_is_not_there_is_said_in_the_words_of_the_service(s3_server: str) -> None:
+    backups = JobBackups(storage_at(s3_server, "nowhere"), "job")
+    with pytest.raises(StorageError) as caught:
+        asyncio.run(backups.names())
+    assert str(caught.value).endswith("404 Not Found: NoSuchBucket")
+
+
 @pytest.mark.parametrize("part", [".distcp", ".manifest", "backup.format"])
 def test_an_upload_torn_for_good_never_completes_a_backup(
     proxy: FaultProxy, bucket: str, tmp_path: Path, part: str
@@ -297,7 +304,9 @@ def test_a_cloud_needs_credentials_by_name(scheme: str) -> None:
 
 
 def test_credentials_of_another_cloud_do_not_fit() -> None:
-    with pytest.raises(StorageConfigError, match="s3-key credentials do not fit"):
+    with pytest.raises(
+        StorageConfigError, match="s3-key credentials do not fit; expected one of gcs-key"
+    ):
         ObjectStorage.open("gs://bucket/dir", credentials("http://127.0.0.1:1"))
 
 

@@ -59,18 +59,34 @@ def agent(tmp_path: Path) -> list[str]:
         (["--round-timeout", "inf"], "--round-timeout: expected seconds"),
         (["--round-timeout", "0"], "--round-timeout: expected seconds"),
         (["--join-timeout", "soon"], "--join-timeout: expected seconds"),
-        (["--bind", "a b"], "no address"),
-        (["--bind", "a..b"], "no address"),
-        (["--advertise", "a\nb:80"], "no address"),
+        (["--bind", "a b"], "--bind: expected a host's address, found 'a b'"),
+        (["--bind", "a..b"], "--bind: expected a host's address, found 'a..b'"),
+        (["--bind", ""], "--bind: expected a host's address, found ''"),
+        (["--advertise", "a\nb:80"], r"--advertise: expected HOST:PORT, found 'a\nb:80'"),
         (["--job-uid", "run 7"], "--job-uid: expected letters, digits"),
-        (["--http", "\udcff:80"], "no address"),
+        (["--http", "\udcff:80"], r"--http: expected HOST:PORT, found '\udcff:80'"),
+        (["--http", "8000"], "--http: expected HOST:PORT, found '8000'"),
+        (
+            ["--http", "192.0.2.1:4999", "--port", "0"],
+            "error: cannot listen on 192.0.2.1 port 4999: Can",
+        ),
+        (
+            ["--http", "nowhere.invalid:80", "--port", "0"],
+            "error: cannot listen on nowhere.invalid port 80: ",
+        ),
+        (["--local-dir", ""], "--local-dir: expected a path, found ''"),
+        (["--peers", ""], "--peers: expected a path, found ''"),
+        (["--key-file", ""], "--key-file: expected a path, found ''"),
+        (["--backup-credentials", "anonymous"], "--backup-credentials: expected with --backup URL"),
+        (["--service", "agents:4242"], "--service: not for --platform static"),
+        (["--platform", "gke"], "--peers: not for --platform gke"),
         (["--backup", "file://[x"], "the backup URL"),
         (["--backup", "gs://[x/y", "--backup-credentials", "anonymous"], "the backup URL"),
         (["--backup", "user:topsecret@bucket"], "expected one of"),
         (["--peers", "/dev/zero"], "a pipe, a device or the like"),
         (["--key-file", "/dev/zero"], "key file /dev/zero: it is a pipe, a device"),
         (["--key-file", "/dev"], "Is a directory"),
-        (["--bind", "192.0.2.1", "--port", "4999"], "cannot listen on 192.0.2.1 port 4999"),
+        (["--bind", "192.0.2.1", "--port", "4999"], "error: cannot listen on 192.0.2.1 port 4999"),
     ],
 )
 def test_an_agent_that_cannot_run_as_asked(
@@ -97,7 +113,8 @@ def test_a_pipe_as_a_key_or_certificate_is_refused_and_not_waited_for(
 def test_a_name_in_certificates_that_no_host_may_have_is_refused(
     agent: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "no address" in refused(capsys, *agent, "--tls-name", ".leading.dot")
+    line = refused(capsys, *agent, "--tls-name", ".leading.dot")
+    assert "--tls-name: expected a DNS name, found '.leading.dot'" in line
 
 
 def test_a_key_file_may_be_a_link_as_a_mounted_secret_is(
@@ -221,7 +238,15 @@ def test_a_proxy_is_not_asked_for_an_agents_status(
 
 @pytest.mark.parametrize("address", ["bad host:80", "a..b:80", "\udcff:80", "a:" + "1" * 5000, "x"])
 def test_no_address_to_ask(capsys: pytest.CaptureFixture[str], address: str) -> None:
-    assert "is no address" in refused(capsys, "status", "--http", address)
+    line = refused(capsys, "status", "--http", address)
+    assert line == f"error: --http: expected HOST:PORT, found {address[:80]!a}"
+
+
+def test_no_agent_at_all_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    line = refused(capsys, "status", "--http", address)
+    assert line == f"error: no agent answers at {address}: Connection refused"
 
 
 # ---- jax-init-info ------------------------------------------------------------------------------
@@ -241,6 +266,16 @@ def test_a_rank_that_cannot_be_leaves_no_file(
 ) -> None:
     where = ["--local-dir", str(tmp_path), "--slice-size", "1", "--worker", "0"]
     refused(capsys, "jax-init-info", *where, "--slice", place, "--coordinator", coordinator)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rank_without_a_directory_is_not_written_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    where = ["--local-dir", "", "--slice", "0", "--slice-size", "1", "--worker", "0"]
+    line = refused(capsys, "jax-init-info", *where, "--coordinator", "a:80")
+    assert "--local-dir: expected a path, found ''" in line
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from agent_lab import Lab, go
 
-from replicator.agent.leftovers import Fate, Kind, fate
+from replicator.agent.leftovers import Fate, Kind, clear_config, clear_leftovers, fate
 from replicator.digest import read_content, reference_hash
 
 HASH = "D" + "0" * 64
@@ -214,3 +214,21 @@ def test_the_reference_data_that_this_job_has_too_stays(tmp_path):
             assert lab.data(0) == {"x": b"1" * 5000}
 
     go(scenario())
+
+
+def test_a_directory_called_as_the_configuration_costs_nothing_that_a_start_put_aside(
+    tmp_path: Path,
+) -> None:
+    root, quarantine = tmp_path / "volume", tmp_path / "aside"
+    quarantine.mkdir()
+    (root / "step=7").mkdir(parents=True)
+    clear_leftovers(root, quarantine)
+    for content in ("older", "newer"):
+        (root / "replicator.yaml").mkdir()
+        (root / "replicator.yaml" / "x").write_text(content)
+        clear_config(root / "replicator.yaml", quarantine)
+    assert {entry.name for entry in quarantine.iterdir()} == {
+        "leftover-step=7",
+        "leftover-replicator.yaml",
+    }
+    assert (quarantine / "leftover-replicator.yaml" / "x").read_text() == "newer"

@@ -414,7 +414,7 @@ def test_options_that_do_not_fit_give_one_clear_line(tmp_path, options, words):
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -105,12 +105,25 @@ def test_without_a_complete_backup_nothing_goes() -> None:
     assert kept(backups, RetentionPolicy(daily=1)) == {b.name for b in backups}
 
 
-def test_backups_from_the_future_stay() -> None:
-    backups = [record(-3), record(-2), record(0), record(5)]
-    assert kept(backups, RetentionPolicy(yearly=1, prefer_recent=True)) == {
-        backups[0].name,
-        backups[1].name,
+def test_backups_from_the_future_stay_and_take_no_place_from_others() -> None:
+    """Those of the public replicator may hold an older step than all that a right clock dated."""
+    backups = [record(-400), record(-2), record(0), record(0, 1), record(1), record(400)]
+    for policy in (RetentionPolicy(yearly=2, prefer_recent=True), RetentionPolicy(hourly=1)):
+        decided = {d.name: d for d in plan(backups, policy, now=NOW)}
+        assert decided[backups[0].name].reason == "newest complete, from the future"
+        assert decided[backups[1].name].reason == "from the future"
+        assert decided[backups[2].name].reason.startswith("newest complete, ")
+    assert kept(backups, RetentionPolicy(yearly=2, prefer_recent=True)) == {
+        backups[i].name for i in (0, 1, 2, 5)
     }
+    assert kept(backups, RetentionPolicy(daily=1)) == {backups[i].name for i in (0, 1, 2, 3)}
+
+
+def test_a_guess_from_the_future_is_not_the_only_one_that_stays() -> None:
+    backups = [record(days, nodes=4, world_known=False) for days in (-2, 1, 2)]
+    decided = plan(backups, RetentionPolicy(hourly=1), now=NOW)
+    assert [d.keep for d in decided] == [True, True, False]
+    assert "newest that looks complete with 4 nodes" in decided[1].reason
 
 
 def test_where_the_world_size_is_a_guess_the_newest_of_each_guess_stays() -> None:
