@@ -8,6 +8,8 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,13 +18,39 @@ from replicator.demo import bench
 from replicator.demo import cli as demo_cli
 from replicator.simulate import cli as simulate_cli
 
+EPILOG = """exit codes:
+  0  done
+  1  it could not be done, or what was looked at is not in order
+  2  wrong usage
+  130  interrupted (143: terminated, 129: its terminal is gone)
+"""
+
+
+def version() -> str:
+    """The version of the distribution that brought this package."""
+    for distribution in ("stowplan-replicator", "stowplan"):
+        with contextlib.suppress(PackageNotFoundError):
+            return f"{distribution} {installed_version(distribution)}"
+    return "stowplan-replicator, not installed"
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: object, **kwargs: object) -> None:
+        print(version())
+        parser.exit()
+
 
 def build_parser() -> argparse.ArgumentParser:
     """All sub-commands; each sets `run`, a function from its arguments to the exit status."""
     parser = argparse.ArgumentParser(
         prog="stowplan-replicator",
         description="Keeps training checkpoints safe: peers, backups, verified restores.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     agent_cli.add_commands(subparsers)
     backup_cli.add_commands(subparsers)

@@ -12,10 +12,12 @@ several times as much as its reuse on virtual machines.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import shutil
+import signal
 import socket
 import statistics
 import sys
@@ -31,8 +33,9 @@ from threading import BrokenBarrierError
 from blake3 import blake3
 
 from replicator.agent_cli import parse_size
-from replicator.arguments import whole_number
-from replicator.demo.cluster import DemoCluster, DemoError, end_in_order, finish_save, prepare_save
+from replicator.arguments import path, whole_number
+from replicator.demo.cluster import DemoCluster, DemoError, finish_save, prepare_save
+from replicator.ending import end_in_order
 from replicator.errors import ReplicatorError
 
 CHUNK = 4 * 1024 * 1024
@@ -46,7 +49,7 @@ def _socket_copy(
     files = sorted(source.iterdir())
     listener = socket.create_server(("127.0.0.1", 0))
     arguments = (listener.getsockname()[1], files, verifying)
-    child = multiprocessing.Process(target=_send, args=arguments)
+    child = multiprocessing.Process(target=_send, args=arguments, daemon=True)
     child.start()
     connection, _ = listener.accept()
     target.mkdir()
@@ -99,10 +102,10 @@ def _hash_only(barrier: Barrier, source: Path, target: Path) -> None:
     target.mkdir()
     buffer = memoryview(bytearray(CHUNK))
     barrier.wait()
-    for path in sorted(source.iterdir()):
+    for file in sorted(source.iterdir()):
         hasher = blake3()
-        with path.open("rb", buffering=0) as file:
-            while count := file.readinto(buffer):
+        with file.open("rb", buffering=0) as data:
+            while count := data.readinto(buffer):
                 hasher.update(buffer[:count])
     barrier.wait()
 
@@ -119,6 +122,7 @@ def _copy(
     copy: Callable[[Barrier, Path, Path], None], barrier: Barrier, source: Path, target: Path
 ) -> None:
     """A worker; one that fails does not leave the others waiting."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for its parent, which ends it
     try:
         copy(barrier, source, target)
     except OSError as error:
@@ -155,6 +159,10 @@ def timed_copies(
             barrier.wait()
         except BrokenBarrierError:
             raise DemoError(f"a plain copy within {root} failed; its reason stands above") from None
+        except BaseException:
+            for worker in workers:
+                worker.terminate()
+            raise
         if number:  # the first warms the pages
             took.append(time.perf_counter() - began)
         for worker in workers:
@@ -357,21 +365,29 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         metavar="COUNT",
         help="steps before those that count; with 0 and --rounds 1 only one step is ever held",
     )
-    parser.add_argument("--dir", type=Path, default=Path("/dev/shm"), help="needs 7 x all data")
-    parser.add_argument("--backup-dir", type=Path, metavar="DIR", help="elsewhere than in --dir")
+    parser.add_argument(
+        "--dir", type=path, default=Path("/dev/shm"), metavar="DIR", help="needs 7 x all data"
+    )
+    parser.add_argument("--backup-dir", type=path, metavar="DIR", help="elsewhere than in --dir")
     parser.add_argument(
         "--idle-seconds", type=whole_number(0, 86_400), default=30, metavar="SECONDS"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the seconds there too")
+    parser.add_argument("--json", type=path, metavar="FILE", help="write the seconds there too")
     parser.set_defaults(run=_bench)
 
 
 def _bench(arguments: argparse.Namespace) -> int:
     end_in_order()
+    for directory in (arguments.dir, arguments.backup_dir):
+        if directory is not None and not directory.is_dir():
+            print(f"error: {directory}: expected a directory that is there", file=sys.stderr)
+            return 2
     try:
-        rows = _measure_all(arguments)
-        if arguments.json:
-            arguments.json.write_text(json.dumps(rows, indent=1))
+        with contextlib.ExitStack() as files:  # before what takes minutes: it may not be writable
+            out = files.enter_context(arguments.json.open("w")) if arguments.json else None
+            rows = _measure_all(arguments)
+            if out is not None:
+                json.dump(rows, out, indent=1)
     except ReplicatorError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -10,15 +10,10 @@ import time
 from pathlib import Path
 
 from replicator.agent_cli import parse_size
-from replicator.arguments import whole_number
+from replicator.arguments import path, whole_number
 from replicator.content import ShardContent, read_content
-from replicator.demo.cluster import (
-    DemoCluster,
-    DemoError,
-    end_in_order,
-    finish_save,
-    prepare_save,
-)
+from replicator.demo.cluster import DemoCluster, DemoError, finish_save, prepare_save
+from replicator.ending import end_in_order
 from replicator.errors import ReplicatorError
 
 FILES = 4
@@ -42,7 +37,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         metavar="COUNT",
         help="nodes to lose, at most all",
     )
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="where to work (needs the room)")
+    parser.add_argument("--dir", type=path, metavar="DIR", help="where to work (needs the room)")
     parser.add_argument("--keep", action="store_true", help="leave the directory and its logs")
     parser.set_defaults(run=_demo)
 

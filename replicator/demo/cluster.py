@@ -15,8 +15,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from replicator.agent.status import fetch_status
 from replicator.errors import ReplicatorError
@@ -34,23 +33,6 @@ HOST = "127.0.0.1"
 
 class DemoError(ReplicatorError):
     """The demo cluster did not do what was waited for."""
-
-
-def end_in_order() -> None:
-    """Have SIGTERM and SIGHUP end this process by SystemExit, so that what it began is cleaned up.
-
-    A hangup that is ignored already (nohup) stays so, and a second signal does not cut the
-    cleaning short.
-    """
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
-
-    def end(number: int, _: FrameType | None) -> NoReturn:
-        for each in numbers:
-            signal.signal(each, signal.SIG_IGN)
-        sys.exit(128 + number)
-
-    for number in numbers:
-        signal.signal(number, end)
 
 
 def free_ports(count: int) -> list[int]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
-from types import FrameType
-from typing import NoReturn
 
 from replicator.arguments import whole_number
+from replicator.ending import end_in_order
 from replicator.simulate.run import TRACE_TAIL, replay, run_seeds
 
 MOST = 10**12
@@ -31,14 +28,8 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.set_defaults(run=_simulate)
 
 
-def _end(number: int, _: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)
-
-
 def _simulate(arguments: argparse.Namespace) -> int:
-    for number in (signal.SIGTERM, signal.SIGHUP):  # so that the other processes end with this one
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _end)
+    end_in_order()  # the other processes too
     if arguments.replay is not None:
         return _replay(arguments.replay, arguments.nodes)
     summary = run_seeds(

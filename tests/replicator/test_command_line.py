@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -318,6 +319,11 @@ def test_a_simulation_of_nothing_is_no_success(
         (["bench", "--nodes", "1"], "--nodes: expected a whole number from 2 to 64, found '1'"),
         (["bench", "--rounds", "0"], "--rounds: expected a whole number from 1 to 1000, found '0'"),
         (["bench", "--warm-up=-1"], "--warm-up: expected a whole number from 0 to 1000"),
+        (["bench", "--dir", ""], "--dir: expected a path, found ''"),
+        (["demo", "--dir", ""], "--dir: expected a path, found ''"),
+        (["bench", "--dir", "/nowhere"], "/nowhere: expected a directory that is there"),
+        (["bench", "--backup-dir", "/nowhere"], "/nowhere: expected a directory that is there"),
+        (["bench", "--json", "/nowhere/x"], "/nowhere/x: No such file or directory"),
         (["bench", "--idle-seconds=-1"], "--idle-seconds: expected a whole number from 0"),
     ],
 )
@@ -325,6 +331,14 @@ def test_a_cluster_that_cannot_be_is_refused_with_what_was_found(
     capsys: pytest.CaptureFixture[str], options: list[str], expected: str
 ) -> None:
     assert expected in refused(capsys, *options)
+
+
+def test_it_says_which_version_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert capsys.readouterr().out == f"stowplan {project['version']}\n"
 
 
 def test_a_benchmark_whose_disk_is_full_ends_with_the_reason(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,25 @@ def test_a_demo_without_standard_output_is_played_all_the_same(tmp_path):
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+    assert _nothing_is_left(tmp_path)
+
+
+def test_a_benchmark_that_is_interrupted_ends_its_workers_without_a_word(tmp_path):
+    command = [
+        *(sys.executable, "-m", "replicator", "bench", "--nodes", "2", "--sizes", "64Mi"),
+        *("--dir", str(tmp_path)),
+    ]
+    bench = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("bench-*/copy0/*")):
+        assert bench.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(bench.pid, signal.SIGINT)  # as a terminal does
+    _, errors = bench.communicate(timeout=30)
+    assert (bench.returncode, errors) == (130, b"")
     assert _nothing_is_left(tmp_path)
 
 
