@@ -15,6 +15,10 @@ class ClientConfigError(ClientError, ConfigError):
     """A config that no replicator would accept; carries every problem."""
 
 
+class ClientArgumentError(ClientError, ValueError):
+    """An argument of a call that cannot be meant, such as a time-out that is no number."""
+
+
 class LocalDirectoryError(ClientError):
     """The local checkpoint directory is not there (any more), or cannot be read or written."""
 
@@ -34,6 +38,10 @@ class ReplicatorFailedError(ClientError):
     def __init__(self, report: str) -> None:
         self.report = report
         super().__init__(f"the replicator failed:\n{report.rstrip()}")
+
+    def __reduce__(self) -> tuple[type[ReplicatorFailedError], tuple[str]]:
+        # Errors go from process to process, for example out of a pool.
+        return type(self), (self.report,)
 
 
 class RestoreDataError(ClientError):
@@ -57,7 +65,11 @@ class StepExistsError(SaveError):
 
     def __init__(self, step: int, path: Path) -> None:
         self.step = step
+        self.path = path
         super().__init__(f"step {step} is there already: {path}")
+
+    def __reduce__(self) -> tuple[type[StepExistsError], tuple[int, Path]]:
+        return type(self), (self.step, self.path)
 
 
 def why(error: OSError) -> str:

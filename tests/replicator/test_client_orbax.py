@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_replicator import FakeReplicator
@@ -77,10 +78,23 @@ def test_variables_that_place_a_process() -> None:
 
 @pytest.mark.parametrize(
     ("process_id", "processes", "address"),
-    [(2, 2, "h:1"), (-1, 2, "h:1"), (0, 2, "host"), (0, 2, "host:"), (0, 2, ":1"), (0, 2, "h:x")],
+    [
+        (2, 2, "h:1"),
+        (-1, 2, "h:1"),
+        (0, 0, "h:1"),
+        ("0", 2, "h:1"),  # as it comes out of the environment
+        (0, None, "h:1"),
+        (0, 2, "host"),
+        (0, 2, "host:"),
+        (0, 2, ":1"),
+        (0, 2, "h:x"),
+        (0, 2, "h:0"),
+        (0, 2, "h:65536"),
+        (0, 2, None),
+    ],
 )
-def test_places_that_cannot_be(process_id: int, processes: int, address: str) -> None:
-    with pytest.raises(OrbaxSetupError):
+def test_places_that_cannot_be(process_id: Any, processes: Any, address: Any) -> None:
+    with pytest.raises(OrbaxSetupError, match="expected"):
         distributed_variables(process_id, processes, address)
 
 
@@ -91,4 +105,7 @@ def test_bad_arguments_change_nothing(tmp_path: Path) -> None:
         initialize_on_cpu(tmp_path, "job", slices=2, environ=environ, **where)  # type: ignore[arg-type]
     with pytest.raises(LocalDirectoryError):
         initialize_on_cpu(tmp_path / "none", "job", slices=3, environ=environ, **where)  # type: ignore[arg-type]
+    for name in ("", "../job", None):
+        with pytest.raises(OrbaxSetupError, match=r"run_name .*: expected 1 to 180 letters"):
+            initialize_on_cpu(tmp_path, name, slices=3, environ=environ, **where)  # type: ignore[arg-type]
     assert environ == {}
