@@ -106,7 +106,8 @@ def initialize_on_cpu(
         TimeoutError: from Orbax.
     """
     volume = existing_directory(directory)
-    if not (isinstance(run_name, str) and is_safe_job_name(run_name)):  # of an empty one Orbax makes another job's
+    # For an empty one Orbax would take another variable's.
+    if not (isinstance(run_name, str) and is_safe_job_name(run_name)):
         raise OrbaxSetupError(
             f"run_name {run_name!r}: expected 1 to {MAX_JOB_NAME_LENGTH} letters, digits, '.', "
             "'_' and '-', beginning and ending with a letter or digit"
