@@ -76,3 +76,24 @@ def why(error: OSError) -> str:
     """What an error of the operating system says, with the file that it is about."""
     text = error.strerror or str(error) or type(error).__name__
     return text if error.filename is None else f"{text}: {error.filename}"
+
+
+def root_cause(error: Exception) -> Exception:
+    """The client's or the operating system's error behind one of torch's, else the error itself.
+
+    On a full disk torch's writer of archives raises "unexpected pos 704 vs 598" while it handles
+    what the disk said.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError | ClientError):
+            return found
+        found = found.__cause__ or found.__context__
+    return error
+
+
+def what_it_says(error: Exception) -> str:
+    """An error's text; torch's own kinds say little without their name."""
+    if isinstance(error, OSError):
+        return why(error)
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
