@@ -26,6 +26,11 @@ class Blocking:
         with self.client.save(step, **options):
             pytest.fail("the body must not run")
 
+    def fail_in_save(self, step: int, error: BaseException) -> None:
+        """Have the body of a save raise."""
+        with self.client.save(step):
+            raise error
+
 
 class Async(Blocking):
     """The one for asyncio, each call in a loop of its own."""
@@ -44,6 +49,13 @@ class Async(Blocking):
         async def run() -> None:
             async with self.client.save(step, **options):
                 pytest.fail("the body must not run")
+
+        asyncio.run(run())
+
+    def fail_in_save(self, step: int, error: BaseException) -> None:
+        async def run() -> None:
+            async with self.client.save(step):
+                raise error
 
         asyncio.run(run())
 
