@@ -11,7 +11,6 @@ import signal
 import sys
 from dataclasses import replace
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 
 from replicator import collector
@@ -22,7 +21,7 @@ from replicator.agent.security import read_key
 from replicator.agent.settings import AgentSettings
 from replicator.agent.status import fetch_status
 from replicator.agent.tls import PeerTls
-from replicator.arguments import port, seconds, whole_number
+from replicator.arguments import given_path, port, seconds, whole_number
 from replicator.backup_cli import open_storage
 from replicator.config import is_safe_job_name
 from replicator.core.model import Timing
@@ -56,17 +55,19 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `agent` and `status`."""
     text = "run the replicator of one node"
     agent = subparsers.add_parser("agent", help=text, description=text)
-    agent.add_argument("--local-dir", required=True, type=Path, metavar="DIR")
+    agent.add_argument("--local-dir", required=True, type=given_path, metavar="DIR")
     agent.add_argument("--backup", metavar="URL", help="where backups go (see backups --help)")
     agent.add_argument("--backup-credentials", metavar="FILE")
     agent.add_argument(
         "--gke-bucket-mount",
-        type=Path,
+        type=given_path,
         metavar="DIR",
         help="in place of --backup: where GKE's driver mounts the job's folder of the bucket",
     )
     agent.add_argument("--platform", choices=("static", "kubernetes", "gke"), default="static")
-    agent.add_argument("--peers", type=Path, metavar="FILE", help="agents, for --platform static")
+    agent.add_argument(
+        "--peers", type=given_path, metavar="FILE", help="agents, for --platform static"
+    )
     agent.add_argument(
         "--namespace", metavar="NAME", help="of the Lease, for --platform kubernetes"
     )
@@ -74,10 +75,16 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "--service", default="", metavar="HOST:PORT", help="headless Service of all agents"
     )
     agent.add_argument("--job-uid", default="", metavar="UID", help="tells runs of one name apart")
-    agent.add_argument("--key-file", type=Path, metavar="FILE", help="secret shared by all agents")
-    agent.add_argument("--tls-cert", type=Path, metavar="FILE", help="this agent's certificate")
-    agent.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's key")
-    agent.add_argument("--tls-ca", type=Path, metavar="FILE", help="who signs peers' certificates")
+    agent.add_argument(
+        "--key-file", type=given_path, metavar="FILE", help="secret shared by all agents"
+    )
+    agent.add_argument(
+        "--tls-cert", type=given_path, metavar="FILE", help="this agent's certificate"
+    )
+    agent.add_argument("--tls-key", type=given_path, metavar="FILE", help="the certificate's key")
+    agent.add_argument(
+        "--tls-ca", type=given_path, metavar="FILE", help="who signs peers' certificates"
+    )
     agent.add_argument(
         "--tls-name",
         default="",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 MAX_SECONDS: Final = 365 * 24 * 3600.0
@@ -39,3 +40,12 @@ def seconds(text: str) -> float:
             f"expected seconds, more than 0 and at most {MAX_SECONDS:.0f}, found {text[:80]!r}"
         )
     return found
+
+
+def given_path(text: str) -> Path:
+    """A path; an empty one, as of a variable that is not set, would mean the current directory."""
+    if not text:
+        raise argparse.ArgumentTypeError(
+            "expected a path, found an empty one; is a variable not set?"
+        )
+    return Path(text)

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from replicator.agent.channel import split_address
+from replicator.arguments import given_path
 from replicator.errors import ProtocolError, ReplicatorError
 from replicator.protocol import JAX_INIT_INFO_FILE
 
@@ -28,7 +29,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `jax-init-info`."""
     text = "write the JAX process id and coordinator where Orbax reads them"
     ranks = subparsers.add_parser("jax-init-info", help=text, description=text)
-    ranks.add_argument("--local-dir", required=True, type=Path, metavar="DIR")
+    ranks.add_argument("--local-dir", required=True, type=given_path, metavar="DIR")
     ranks.add_argument("--slice", required=True, type=int, metavar="INDEX", help="from 0")
     ranks.add_argument("--slice-size", required=True, type=int, metavar="COUNT", help="workers")
     ranks.add_argument("--worker", required=True, type=int, metavar="INDEX", help="in the slice")

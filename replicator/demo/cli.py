@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from replicator.agent_cli import parse_size
+from replicator.arguments import given_path
 from replicator.content import ShardContent, read_content
 from replicator.demo.cluster import DemoCluster, DemoError, finish_save, prepare_save
 from replicator.errors import ReplicatorError
@@ -27,7 +28,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument("--nodes", type=int, default=4, metavar="COUNT")
     parser.add_argument("--size", type=parse_size, default=64 * 2**20, metavar="SIZE")
     parser.add_argument("--kill", type=int, default=1, metavar="COUNT", help="nodes to lose")
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="where to work (needs the room)")
+    parser.add_argument(
+        "--dir", type=given_path, metavar="DIR", help="where to work (needs the room)"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the directory and its logs")
     parser.set_defaults(run=_demo)
 

@@ -44,6 +44,34 @@ def agent(tmp_path: Path) -> list[str]:
     ]
 
 
+INIT_INFO = ["jax-init-info", "--slice=0", "--slice-size=1", "--worker=0", "--coordinator=host:1"]
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *(("agent", f"--{name}") for name in ("local-dir", "peers", "key-file", "tls-ca")),
+        ("jax-init-info", "--local-dir"),
+        ("demo", "--dir"),
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(
+    agent: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    option: str,
+) -> None:
+    """The agent clears away in its volume what an earlier start left there."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    line = {"agent": agent, "jax-init-info": INIT_INFO, "demo": ["demo"]}[command]
+    told = refused(capsys, *line, option, "")
+    assert f"argument {option}: expected a path, found an empty one" in told
+    assert not list((tmp_path / "here").iterdir())
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
