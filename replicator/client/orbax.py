@@ -15,6 +15,7 @@ import importlib
 import os
 import re
 from collections.abc import MutableMapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,6 +103,7 @@ def initialize_on_cpu(
     Raises:
         OrbaxSetupError: arguments that cannot be meant.
         LocalDirectoryError: there is no such directory, or the path is empty.
+        ImportError: the extra `orbax` is not installed; nothing has been set then.
         RuntimeError: from Orbax, with the text of `replicator.failed`.
         TimeoutError: from Orbax.
     """
@@ -116,7 +118,9 @@ def initialize_on_cpu(
     slices = whole_number(slices, "slices", OrbaxSetupError)
     if slices < 1 or processes % slices:
         raise OrbaxSetupError(f"{processes} processes cannot form {slices} equal slices")
-    environ.update(variables)
+    if find_spec("orbax") is None or find_spec("jax") is None:
+        raise ImportError("orbax-checkpoint and jax are not installed; install the extra 'orbax'")
+    environ.update(variables)  # before the imports: JAX reads them then
     flags = importlib.import_module("absl.flags")
     initialization = importlib.import_module(
         "orbax.checkpoint.experimental.emergency.multi_tier_checkpointing.initialization"

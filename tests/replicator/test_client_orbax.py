@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fake_replicator import FakeReplicator
 
+import replicator.client.orbax
 from replicator.client import LocalDirectoryError
 from replicator.client.orbax import OrbaxSetupError, distributed_variables, initialize_on_cpu
 
@@ -108,4 +109,22 @@ def test_bad_arguments_change_nothing(tmp_path: Path) -> None:
     for name in ("", "../job", None):
         with pytest.raises(OrbaxSetupError, match=r"run_name .*: expected 1 to 180 letters"):
             initialize_on_cpu(tmp_path, name, slices=3, environ=environ, **where)  # type: ignore[arg-type]
+    assert environ == {}
+
+
+def test_without_orbax_the_extra_is_named_and_nothing_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicator.client.orbax, "find_spec", lambda name: None)
+    environ: dict[str, str] = {}
+    with pytest.raises(ImportError, match="install the extra 'orbax'"):
+        initialize_on_cpu(
+            tmp_path,
+            "job",
+            process_id=0,
+            processes=1,
+            coordinator_address="127.0.0.1:1",
+            slices=1,
+            environ=environ,
+        )
     assert environ == {}
