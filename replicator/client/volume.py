@@ -10,9 +10,11 @@ import contextlib
 import operator
 import os
 import shutil
+import stat
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from replicator.client.errors import (
     ClientConfigError,
@@ -39,6 +41,8 @@ from replicator.protocol import (
     parse_checkpoint_name,
     parse_prerestore,
 )
+
+_KINDS: Final = {stat.S_IFREG: "a file", stat.S_IFLNK: "a link", stat.S_IFIFO: "a named pipe"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,19 +267,34 @@ class CheckpointVolume:
 
         Raises:
             StepExistsError: a finished checkpoint of this step is still there.
-            SaveError: nothing was written, or the rename failed.
+            SaveError: nothing was written, or what no replicator would ever take over; or the
+                rename failed.
         """
         final = self.final_path(step, worker)
         pending = pending or self.pending_path(step, worker)
         if os.path.lexists(final):
             raise StepExistsError(step, final)
         try:
+            self._check_kind(step, pending)
             pending.rename(final)
         except FileNotFoundError as error:
-            raise SaveError(f"step {step}: nothing was written to {pending}") from error
+            raise SaveError(
+                f"step {step}: {pending} is not there: nothing was written, or the checkpoint "
+                "volume was unmounted or exchanged meanwhile"
+            ) from error
         except OSError as error:
             raise SaveError(f"step {step}: {error.strerror or error}") from error
         return final
+
+    def _check_kind(self, step: int, pending: Path) -> None:
+        mode = pending.lstat().st_mode
+        files = self.config.framework is Framework.PYTORCH
+        if not (stat.S_ISDIR(mode) or (files and stat.S_ISREG(mode))):
+            expected = "a file or a directory" if files else "the directory that was made for it"
+            raise SaveError(
+                f"step {step}: {pending} is {_KINDS.get(stat.S_IFMT(mode), 'something else')}; "
+                f"expected {expected}, or the replicator would not take it over"
+            )
 
     def discard(self, step: int, worker: int) -> None:
         """Remove what was written for a step that is not handed over."""
