@@ -28,7 +28,7 @@ def whole_number(lowest: int, highest: int) -> Callable[[str], int]:
 def path(text: str) -> Path:
     """A file or directory; an empty text, as of an unset variable, does not mean this directory."""
     if not text:
-        raise argparse.ArgumentTypeError("expected a path, found ''")
+        raise argparse.ArgumentTypeError("expected a path, found ''; is a variable not set?")
     return Path(text)
 
 

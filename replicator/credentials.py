@@ -233,7 +233,8 @@ def open_object_store(
         return _open_local(parts, url, create)
     if parts.scheme not in _SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in ("file", *_SCHEMES))
-        shown = "the backup URL" if "@" in url else url  # it may be a password's
+        # Where an @ is, it may be a password's.
+        shown = "the backup URL" if "@" in url else url or "the backup URL is empty"
         raise StorageConfigError(f"{shown}: expected one of {known}")
     if not parts.netloc:
         raise StorageConfigError(f"{url}: the bucket's name is missing")

@@ -37,3 +37,6 @@ class ConfigError(ProtocolError):
         self.source = source
         self.problems = problems
         super().__init__("\n".join(f"{source}:{p.line}:{p.column}: {p.message}" for p in problems))
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, tuple[Problem, ...]]]:
+        return type(self), (self.source, self.problems)  # errors go from process to process

@@ -7,6 +7,7 @@ and `.arguments` (command line flags) are imported by those who use them.
 
 from replicator.client.aio import AsyncReplicatorClient
 from replicator.client.errors import (
+    ClientArgumentError,
     ClientConfigError,
     ClientError,
     HandshakeTimeoutError,
@@ -26,6 +27,7 @@ from replicator.protocol import Prerestore
 
 __all__ = [
     "AsyncReplicatorClient",
+    "ClientArgumentError",
     "ClientConfigError",
     "ClientError",
     "Framework",

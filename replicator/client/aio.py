@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -10,9 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from replicator.client.claim import sole_writer
-from replicator.client.errors import (
-    RestoreTimeoutError,
-)
+from replicator.client.deadline import deadline_after
+from replicator.client.errors import RestoreTimeoutError
 from replicator.client.handshake import Handshake
 from replicator.client.session import (
     HANDSHAKE_SECONDS,
@@ -30,9 +30,9 @@ T = TypeVar("T")
 class AsyncReplicatorClient:
     """`ReplicatorClient` for asyncio: waits without blocking the loop."""
 
-    def __init__(self, directory: str | Path, config: ReplicatorConfig) -> None:
+    def __init__(self, directory: str | os.PathLike[str], config: ReplicatorConfig) -> None:
         """See `ReplicatorClient`."""
-        self.volume = CheckpointVolume(Path(directory), config)
+        self.volume = CheckpointVolume(directory, config)
 
     @property
     def config(self) -> ReplicatorConfig:
@@ -81,16 +81,21 @@ class AsyncReplicatorClient:
 
     @asynccontextmanager
     async def save(self, step: int, *, worker: int = 0) -> AsyncIterator[Path]:
-        """See `ReplicatorClient.save`; the body writes as it likes, in threads for example."""
+        """See `ReplicatorClient.save`; the body writes as it likes, in threads for example.
+
+        Cancelling it removes what was written. A thread of the body's own is not stopped by that:
+        wait for it before the body is left.
+        """
         self.check()
-        with sole_writer(step, self.volume.pending_path(step, worker)):
-            pending = await asyncio.to_thread(self.volume.begin, step, worker)
+        with sole_writer(step, self.volume.pending_path(step, worker)) as claim:
             try:
-                yield pending
+                yield await _to_its_end(self.volume.begin, step, worker)
+                claim.confirm()
                 self.volume.commit(step, worker)
             except BaseException:
-                with suppress(OSError):
-                    await asyncio.to_thread(self.volume.discard, step, worker)
+                if claim.is_ours():
+                    with suppress(OSError):
+                        await _to_its_end(self.volume.discard, step, worker)
                 raise
 
     def check(self) -> str | None:
@@ -98,7 +103,7 @@ class AsyncReplicatorClient:
         return check_volume(self.volume)
 
     async def _poll(self, timeout: float, look: Callable[[], T | None]) -> T | None:
-        deadline = time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         while True:
             self.check()
             if (found := look()) is not None:
@@ -106,3 +111,22 @@ class AsyncReplicatorClient:
             if time.monotonic() >= deadline:
                 return None
             await asyncio.sleep(POLL_SECONDS)
+
+
+async def _to_its_end(action: Callable[[int, int], T], step: int, worker: int) -> T:
+    """Run in a thread; a cancellation is raised once the thread is done.
+
+    The step is this save's only as long as nobody else may begin it: a thread that went on beyond
+    that would remove what the next one writes.
+    """
+    running = asyncio.get_running_loop().run_in_executor(None, action, step, worker)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        running.exception()  # retrieved: the cancellation is what counts
+        raise cancelled
+    return running.result()

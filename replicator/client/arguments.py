@@ -102,16 +102,15 @@ def config_from_arguments(
     """
     if not arguments.enable_high_scale_ckpt:
         return None
-    missing = [
-        flag
-        for flag, value in (
-            ("--local-ckpt-dir", arguments.local_ckpt_dir),
-            ("--job-name", arguments.job_name),
-        )
-        if not value
-    ]
-    if missing:
+    needed = {"--local-ckpt-dir": arguments.local_ckpt_dir, "--job-name": arguments.job_name}
+    if missing := [flag for flag, value in needed.items() if value is None]:
         raise LaunchError(f"--enable-high-scale-ckpt needs {' and '.join(missing)}")
+    if empty := [flag for flag, value in needed.items() if not value]:
+        raise LaunchError(
+            f"{' and '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty: is a variable of "
+            "the launch script not set? expected the directory where the checkpoint volume is "
+            "mounted, and the job's name"
+        )
     if arguments.local_ckpt_interval < 1:
         raise LaunchError(
             f"--local-ckpt-interval is {arguments.local_ckpt_interval}; expected 1 up"

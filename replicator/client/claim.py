@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,33 @@ _TRIES: Final = 100
 """Each means that another writer let the place go between two of our calls."""
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A step that one process writes; a child that it forks meanwhile is another process."""
+
+    step: int
+    pending: Path
+    process: int = field(default_factory=os.getpid)
+
+    def is_ours(self) -> bool:
+        """Whether this is still the process which began to write."""
+        return self.process == os.getpid()
+
+    def confirm(self) -> None:
+        """Allow the hand-over.
+
+        Raises:
+            SaveError: this is a forked child.
+        """
+        if not self.is_ours():
+            raise SaveError(
+                f"step {self.step} is being written to {self.pending} by process {self.process}; "
+                "this one was forked from it meanwhile, and cannot hand the step over"
+            )
+
+
 @contextmanager
-def sole_writer(step: int, pending: Path) -> Iterator[None]:
+def sole_writer(step: int, pending: Path) -> Iterator[Claim]:
     """Keep everybody else, in this process and in others of the node, from writing `pending`.
 
     A lock on an empty directory beside it, which ends with its process. Its name is one that the
@@ -36,18 +62,20 @@ def sole_writer(step: int, pending: Path) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise SaveError(f"step {step}: {why(error)}") from error
+    claim = Claim(step, pending)
     try:
-        yield
+        yield claim
     except OSError as error:
         if isinstance(error, ClientError):
             raise
         raise SaveError(f"step {step}: {why(error)}") from error
     finally:
-        with suppress(OSError):
-            place.rmdir()
-        with suppress(OSError):
-            # Closing is not enough: a child that was forked meanwhile holds the lock, too.
-            fcntl.flock(lock, fcntl.LOCK_UN)
+        if claim.is_ours():
+            with suppress(OSError):
+                place.rmdir()
+            with suppress(OSError):
+                # Closing is not enough: a child that was forked meanwhile holds the lock, too.
+                fcntl.flock(lock, fcntl.LOCK_UN)
         os.close(lock)
 
 

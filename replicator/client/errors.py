@@ -15,6 +15,10 @@ class ClientConfigError(ClientError, ConfigError):
     """A config that no replicator would accept; carries every problem."""
 
 
+class ClientArgumentError(ClientError, ValueError):
+    """An argument of a call that cannot be meant, such as a time-out that is no number."""
+
+
 class LocalDirectoryError(ClientError):
     """The local checkpoint directory is not there (any more), or cannot be read or written."""
 
@@ -34,6 +38,10 @@ class ReplicatorFailedError(ClientError):
     def __init__(self, report: str) -> None:
         self.report = report
         super().__init__(f"the replicator failed:\n{report.rstrip()}")
+
+    def __reduce__(self) -> tuple[type[ReplicatorFailedError], tuple[str]]:
+        # Errors go from process to process, for example out of a pool.
+        return type(self), (self.report,)
 
 
 class RestoreDataError(ClientError):
@@ -57,10 +65,35 @@ class StepExistsError(SaveError):
 
     def __init__(self, step: int, path: Path) -> None:
         self.step = step
+        self.path = path
         super().__init__(f"step {step} is there already: {path}")
+
+    def __reduce__(self) -> tuple[type[StepExistsError], tuple[int, Path]]:
+        return type(self), (self.step, self.path)
 
 
 def why(error: OSError) -> str:
     """What an error of the operating system says, with the file that it is about."""
     text = error.strerror or str(error) or type(error).__name__
     return text if error.filename is None else f"{text}: {error.filename}"
+
+
+def root_cause(error: Exception) -> Exception:
+    """The client's or the operating system's error behind one of torch's, else the error itself.
+
+    On a full disk torch's writer of archives raises "unexpected pos 704 vs 598" while it handles
+    what the disk said.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError | ClientError):
+            return found
+        found = found.__cause__ or found.__context__
+    return error
+
+
+def what_it_says(error: Exception) -> str:
+    """An error's text; torch's own kinds say little without their name."""
+    if isinstance(error, OSError):
+        return why(error)
+    return f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
+from replicator.client.deadline import deadline_after
 from replicator.client.errors import HandshakeTimeoutError
 from replicator.client.volume import CheckpointVolume
 from replicator.protocol import CONFIG_FILE, FAILED_FILE
@@ -23,7 +24,7 @@ class Handshake:
         """Begin; `timeout` is in seconds, for all of it."""
         self._volume = volume
         self._timeout = timeout
-        self._deadline = time.monotonic() + timeout
+        self._deadline = deadline_after(timeout)
         self._written = False
         self._stale = volume.reports.remember_stale()
 

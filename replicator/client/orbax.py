@@ -13,11 +13,17 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import MutableMapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from replicator.client.errors import ClientError, LocalDirectoryError
+from replicator.client.errors import ClientError
+from replicator.client.volume import existing_directory, whole_number
+from replicator.config import MAX_JOB_NAME_LENGTH, is_safe_job_name
+
+_HOST_AND_PORT: Final = re.compile(r".+:[0-9]{1,5}")
 
 
 class OrbaxSetupError(ClientError, ValueError):
@@ -37,11 +43,20 @@ def distributed_variables(
     Raises:
         OrbaxSetupError: out of range, or no `host:port`.
     """
-    host, colon, port = coordinator_address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit():
-        raise OrbaxSetupError(f"coordinator {coordinator_address!r}: expected host:port")
+    if _HOST_AND_PORT.fullmatch(str(coordinator_address)) is None or not (
+        1 <= int(coordinator_address.rpartition(":")[2]) <= 65535
+    ):
+        raise OrbaxSetupError(
+            f"coordinator {coordinator_address!r}: expected host:port, the port from 1 to 65535"
+        )
+    process_id = whole_number(process_id, "process_id", OrbaxSetupError)
+    processes = whole_number(processes, "processes", OrbaxSetupError)
     if not 0 <= process_id < processes:
-        raise OrbaxSetupError(f"process {process_id} of {processes}")
+        raise OrbaxSetupError(
+            f"process {process_id} of {processes}; expected 0 to {processes - 1}"
+            if processes > 0
+            else f"{processes} processes; expected 1 up"
+        )
     return {
         "JAX_PLATFORMS": "cpu",
         "JAX_COORDINATOR_ADDRESS": coordinator_address,
@@ -63,7 +78,7 @@ def initialize_on_cpu(
     processes: int,
     coordinator_address: str,
     slices: int,
-    backup_interval_minutes: int | None = 30,
+    backup_interval_minutes: int | None = None,
     environ: MutableMapping[str, str] = os.environ,
     **options: Any,
 ) -> None:
@@ -80,21 +95,32 @@ def initialize_on_cpu(
         coordinator_address: `host:port` of process 0.
         slices: groups of processes that hold the same state. With 1 Orbax promises no data
             parallelism and names no peers, so that nothing is copied to other nodes.
-        backup_interval_minutes: between backups; None where `options` count them in steps.
+        backup_interval_minutes: between backups; Orbax's 30 where it is None and `options` give no
+            `backup_interval_steps`.
         environ: where the variables are set.
         options: passed on to Orbax.
 
     Raises:
         OrbaxSetupError: arguments that cannot be meant.
-        LocalDirectoryError: there is no such directory.
+        LocalDirectoryError: there is no such directory, or the path is empty.
+        ImportError: the extra `orbax` is not installed; nothing has been set then.
         RuntimeError: from Orbax, with the text of `replicator.failed`.
         TimeoutError: from Orbax.
     """
-    if not Path(directory).is_dir():
-        raise LocalDirectoryError(f"{directory}: no such directory")
+    volume = existing_directory(directory)
+    # For an empty one Orbax would take another variable's.
+    if not (isinstance(run_name, str) and is_safe_job_name(run_name)):
+        raise OrbaxSetupError(
+            f"run_name {run_name!r}: expected 1 to {MAX_JOB_NAME_LENGTH} letters, digits, '.', "
+            "'_' and '-', beginning and ending with a letter or digit"
+        )
+    variables = distributed_variables(process_id, processes, coordinator_address)
+    slices = whole_number(slices, "slices", OrbaxSetupError)
     if slices < 1 or processes % slices:
         raise OrbaxSetupError(f"{processes} processes cannot form {slices} equal slices")
-    environ.update(distributed_variables(process_id, processes, coordinator_address))
+    if find_spec("orbax") is None or find_spec("jax") is None:
+        raise ImportError("orbax-checkpoint and jax are not installed; install the extra 'orbax'")
+    environ.update(variables)  # before the imports: JAX reads them then
     flags = importlib.import_module("absl.flags")
     initialization = importlib.import_module(
         "orbax.checkpoint.experimental.emergency.multi_tier_checkpointing.initialization"
@@ -103,7 +129,7 @@ def initialize_on_cpu(
         flags.FLAGS.mark_as_parsed()
     flags.FLAGS.experimental_orbax_use_distributed_process_id = True
     initialization.initialize_multi_tier_checkpointing(
-        local_checkpoint_directory=epath_of(directory),
+        local_checkpoint_directory=epath_of(volume),
         backup_interval_minutes=backup_interval_minutes,
         num_slices=slices,
         run_name=run_name,

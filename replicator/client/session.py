@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,9 +11,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from replicator.client.claim import sole_writer
-from replicator.client.errors import (
-    RestoreTimeoutError,
-)
+from replicator.client.deadline import deadline_after
+from replicator.client.errors import RestoreTimeoutError
 from replicator.client.handshake import Handshake
 from replicator.client.volume import CheckpointVolume, Restored
 from replicator.config import ReplicatorConfig
@@ -35,14 +35,14 @@ class ReplicatorClient:
     that.
     """
 
-    def __init__(self, directory: str | Path, config: ReplicatorConfig) -> None:
+    def __init__(self, directory: str | os.PathLike[str], config: ReplicatorConfig) -> None:
         """Use the checkpoint volume mounted at `directory`.
 
         Raises:
             ClientConfigError: the replicator would refuse this config.
-            LocalDirectoryError: there is no such directory.
+            LocalDirectoryError: there is no such directory, or the path is empty.
         """
-        self.volume = CheckpointVolume(Path(directory), config)
+        self.volume = CheckpointVolume(directory, config)
 
     @property
     def config(self) -> ReplicatorConfig:
@@ -75,9 +75,11 @@ class ReplicatorClient:
         `replicator.failed` that lies there already is an earlier start's: it is logged, not raised.
 
         Args:
-            timeout: seconds for both waits together.
+            timeout: seconds for both waits together; `math.inf` waits for ever. So it is for every
+                wait of this client.
 
         Raises:
+            ClientArgumentError: the time-out is no number. So it is for every wait.
             HandshakeTimeoutError: nobody took it in time.
             ReplicatorFailedError: the replicator refused it, for example as invalid, or gave up
                 while this waited.
@@ -132,7 +134,8 @@ class ReplicatorClient:
         end.
 
         The path is a new directory, or for the framework `pytorch` the name of a file that does not
-        exist yet. If the body raises, what it wrote is removed and nothing is handed over.
+        exist yet. If the body raises, what it wrote is removed and nothing is handed over. A child
+        that is forked in the body and leaves it too changes nothing: the step is its parent's.
 
         Raises:
             StepExistsError: this step is there already.
@@ -141,14 +144,15 @@ class ReplicatorClient:
             ReplicatorFailedError: the replicator gave up since the last call.
         """
         self.check()
-        with sole_writer(step, self.volume.pending_path(step, worker)):
-            pending = self.volume.begin(step, worker)
+        with sole_writer(step, self.volume.pending_path(step, worker)) as claim:
             try:
-                yield pending
+                yield self.volume.begin(step, worker)
+                claim.confirm()
                 self.volume.commit(step, worker)
             except BaseException:
-                with suppress(OSError):
-                    self.volume.discard(step, worker)
+                if claim.is_ours():
+                    with suppress(OSError):
+                        self.volume.discard(step, worker)
                 raise
 
     def check(self) -> str | None:
@@ -161,7 +165,7 @@ class ReplicatorClient:
         return check_volume(self.volume)
 
     def _poll(self, timeout: float, look: Callable[[], T | None]) -> T | None:
-        deadline = time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         while True:
             self.check()
             if (found := look()) is not None:

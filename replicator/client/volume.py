@@ -10,9 +10,11 @@ import contextlib
 import operator
 import os
 import shutil
+import stat
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from replicator.client.errors import (
     ClientConfigError,
@@ -40,6 +42,8 @@ from replicator.protocol import (
     parse_prerestore,
 )
 
+_KINDS: Final = {stat.S_IFREG: "a file", stat.S_IFLNK: "a link", stat.S_IFIFO: "a named pipe"}
+
 
 @dataclass(frozen=True, slots=True)
 class Restored:
@@ -63,27 +67,17 @@ class Restored:
 class CheckpointVolume:
     """The files in one local directory that a job and the replicator exchange."""
 
-    def __init__(self, directory: Path, config: ReplicatorConfig) -> None:
+    def __init__(self, directory: str | os.PathLike[str], config: ReplicatorConfig) -> None:
         """Use a directory.
 
         Raises:
             ClientConfigError: the replicator would refuse this config.
             LocalDirectoryError: there is no such directory.
         """
-        # A program that changes its working directory later, as some launchers make it, still
-        # means the volume.
-        directory = self.directory = directory.absolute()
         self.config = checked_config(config)
-        self.reports = Reports(directory)
+        self.directory = existing_directory(directory)
+        self.reports = Reports(self.directory)
         self._written_to: tuple[int, int] | None = None  # the directory that holds our config
-        try:
-            usable = directory.is_dir()
-        except OSError as error:
-            raise LocalDirectoryError(f"{directory}: {error.strerror or error}") from error
-        if not usable:
-            raise LocalDirectoryError(
-                f"{directory}: no such directory; is the checkpoint volume mounted there?"
-            )
 
     # --- handshake
     # ----------------------------------------------------------------------------------
@@ -223,9 +217,9 @@ class CheckpointVolume:
         Raises:
             SaveError: no such step, or no such worker: the replicator would never look at it.
         """
-        step = _whole(step, "step", SaveError)
+        step = whole_number(step, "step", SaveError)
         if not 0 <= step <= MAX_STEP:
-            raise SaveError(f"step {step} is out of range")
+            raise SaveError(f"step {step} is out of range; expected 0 to {MAX_STEP}")
         try:
             self._check_worker(worker)
         except UnknownWorkerError as error:
@@ -239,7 +233,7 @@ class CheckpointVolume:
 
     def _check_worker(self, worker: int) -> None:
         workers = self.config.workers_per_node
-        if not 0 <= _whole(worker, "worker", UnknownWorkerError) < workers:
+        if not 0 <= whole_number(worker, "worker", UnknownWorkerError) < workers:
             raise UnknownWorkerError(
                 f"worker {worker} is out of range; with workers-per-node: {workers} expected 0 to "
                 f"{workers - 1}"
@@ -273,19 +267,34 @@ class CheckpointVolume:
 
         Raises:
             StepExistsError: a finished checkpoint of this step is still there.
-            SaveError: nothing was written, or the rename failed.
+            SaveError: nothing was written, or what no replicator would ever take over; or the
+                rename failed.
         """
         final = self.final_path(step, worker)
         pending = pending or self.pending_path(step, worker)
         if os.path.lexists(final):
             raise StepExistsError(step, final)
         try:
+            self._check_kind(step, pending)
             pending.rename(final)
         except FileNotFoundError as error:
-            raise SaveError(f"step {step}: nothing was written to {pending}") from error
+            raise SaveError(
+                f"step {step}: {pending} is not there: nothing was written, or the checkpoint "
+                "volume was unmounted or exchanged meanwhile"
+            ) from error
         except OSError as error:
             raise SaveError(f"step {step}: {error.strerror or error}") from error
         return final
+
+    def _check_kind(self, step: int, pending: Path) -> None:
+        mode = pending.lstat().st_mode
+        files = self.config.framework is Framework.PYTORCH
+        if not (stat.S_ISDIR(mode) or (files and stat.S_ISREG(mode))):
+            expected = "a file or a directory" if files else "the directory that was made for it"
+            raise SaveError(
+                f"step {step}: {pending} is {_KINDS.get(stat.S_IFMT(mode), 'something else')}; "
+                f"expected {expected}, or the replicator would not take it over"
+            )
 
     def discard(self, step: int, worker: int) -> None:
         """Remove what was written for a step that is not handed over."""
@@ -296,12 +305,41 @@ class CheckpointVolume:
             pending.unlink(missing_ok=True)
 
 
+def existing_directory(given: str | os.PathLike[str]) -> Path:
+    """The checkpoint volume's directory, absolute.
+
+    A program that changes its working directory later, as some launchers make it, still means the
+    volume.
+
+    Raises:
+        LocalDirectoryError: it is no path or an empty one (a variable that was not set must not
+            mean the current directory), or there is no such directory.
+    """
+    expected = "expected the path of the directory where the checkpoint volume is mounted"
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise LocalDirectoryError(f"the local directory is {given!r}: {expected}, as text")
+    if not text:
+        raise LocalDirectoryError(f"the local directory is {given!r}, an empty path: {expected}")
+    directory = Path(text).absolute()
+    try:
+        if directory.is_dir():
+            return directory
+        found = "not a directory" if directory.exists() else "no such directory"
+    except OSError as error:
+        raise LocalDirectoryError(f"{directory}: {error.strerror or error}") from error
+    raise LocalDirectoryError(f"{directory}: {found}; is the checkpoint volume mounted there?")
+
+
 def checked_config(config: ReplicatorConfig) -> ReplicatorConfig:
     """A config as the replicator will read it; its framework may be given as plain text.
 
     Raises:
         ClientConfigError: the replicator would refuse it.
     """
+    if not isinstance(config, ReplicatorConfig):
+        wrong = f"{config!r} is no ReplicatorConfig"
+        raise ClientConfigError("config", (Problem(1, 1, wrong),))
     known = ", ".join(Framework)
     try:
         framework = Framework(config.framework)
@@ -318,7 +356,12 @@ def checked_config(config: ReplicatorConfig) -> ReplicatorConfig:
         raise ClientConfigError(error.source, error.problems) from None
 
 
-def _whole(number: int, what: str, error: type[ClientError]) -> int:
+def whole_number(number: int, what: str, error: type[ClientError]) -> int:
+    """A number as Python counts, whatever library's it is (numpy's, a tensor of one).
+
+    Raises:
+        ClientError: of the given kind, if it is no whole number.
+    """
     try:
         if isinstance(number, bool):
             raise TypeError

@@ -1,17 +1,19 @@
-"""One node of a Lightning DDP job on gloo: lightning_worker.py DIR NODE NODES PORT ROOT STEPS.
+"""One node of a Lightning DDP job on gloo: lightning_worker.py DIR NODE NODES PORT ROOT STEPS FULL.
 
-Started by test_client_torch.py; prints one line of JSON.
+At step FULL of node 1 its disk has no room (0: never). Started by test_client_lightning.py; prints
+one line of JSON.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-DIRECTORY, NODE, NODES, PORT, ROOT, STEPS = sys.argv[1:7]
+DIRECTORY, NODE, NODES, PORT, ROOT, STEPS, FULL = sys.argv[1:8]
 os.environ.update(
     MASTER_ADDR="127.0.0.1",
     MASTER_PORT=PORT,
@@ -27,6 +29,7 @@ os.environ.update(
 import lightning.pytorch as pl  # noqa: E402
 import torch  # noqa: E402
 from lightning.pytorch.strategies import DDPStrategy  # noqa: E402
+from small_volumes import no_large_files  # noqa: E402
 
 from replicator.client import Framework, ReplicatorClient, ReplicatorConfig  # noqa: E402
 from replicator.client.lightning import (  # noqa: E402
@@ -50,13 +53,27 @@ class Line(pl.LightningModule):
         return torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=4)
 
 
+class NoRoom(pl.Callback):
+    """Before the checkpoint callback, which Lightning puts last, until the step that follows."""
+
+    def __init__(self) -> None:
+        self.limit = contextlib.ExitStack()
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if NODE == "1" and trainer.global_step == int(FULL):
+            self.limit.enter_context(no_large_files())
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        self.limit.close()
+
+
 def main() -> dict[str, object]:
     config = ReplicatorConfig(
         "line", Framework.PYTORCH_DISTRIBUTED, int(NODE), int(NODES), None, 1, 30, None
     )
     client = ReplicatorClient(DIRECTORY, config)
     restored = client.start(handshake_timeout=20, restore_timeout=20)
-    checkpoint_io = ReplicatorCheckpointIO(client, restored)
+    checkpoint_io = ReplicatorCheckpointIO(client, restored, on_save_error="warn")
     strategy = every_node_saves(DDPStrategy)(
         checkpoint_io=checkpoint_io, process_group_backend="gloo"
     )
@@ -69,7 +86,8 @@ def main() -> dict[str, object]:
         strategy=strategy,
         max_steps=int(STEPS),
         callbacks=[
-            pl.callbacks.ModelCheckpoint(dirpath=Path(ROOT), every_n_train_steps=2, save_top_k=-1)
+            NoRoom(),
+            pl.callbacks.ModelCheckpoint(dirpath=Path(ROOT), every_n_train_steps=2, save_top_k=-1),
         ],
         logger=False,
         enable_progress_bar=False,

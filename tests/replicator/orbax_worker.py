@@ -24,7 +24,6 @@ def main() -> dict[str, object]:
         processes=PROCESSES,
         coordinator_address=f"127.0.0.1:{PORT}",
         slices=PROCESSES,
-        backup_interval_minutes=None,
         backup_interval_steps=1,
     )
     import jax

@@ -37,7 +37,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "test_real_clients.py", "test_reference_backups_restore.py", "test_client_orbax.py",
         "test_digests.py", "test_backups_on_a_path.py", "test_client_guide.py",
     ),
-    "torch": ("test_real_clients.py", "test_client_torch.py", "test_client_guide.py"),
+    "torch": (
+        "test_real_clients.py", "test_client_torch.py", "test_client_torch_faults.py",
+        "test_client_lightning.py", "test_client_guide.py",
+    ),
 }  # fmt: skip
 
 

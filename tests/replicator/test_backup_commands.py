@@ -166,7 +166,8 @@ def test_prune_says_what_it_would_delete_and_deletes_only_when_told(
     [
         (["prune"], "no rule keeps anything"),
         (["backups", "ls", "--backup", "s3://bucket/x"], "needs credentials"),
-        (["backups", "ls", "--backup", "nothing"], "expected one of file://"),
+        (["backups", "ls", "--backup", "nothing"], "nothing: expected one of file://"),
+        (["backups", "ls", "--backup", ""], "the backup URL is empty: expected one of file://"),
         (["backups", "ls", "--job", "../x"], "cannot be used in paths"),
         (
             ["backups", "ls", "--backup-credentials", "/none"],

@@ -59,6 +59,8 @@ def test_peers_and_interval() -> None:
     ("flags", "expected"),
     [
         ("--enable-high-scale-ckpt", "needs --local-ckpt-dir and --job-name"),
+        (f"{RECIPE} --local-ckpt-dir=", "--local-ckpt-dir is empty: .* expected the directory"),
+        (f"{RECIPE} --local-ckpt-dir= --job-name=", "--local-ckpt-dir and --job-name are empty"),
         (f"{RECIPE} --local-ckpt-interval=0", "--local-ckpt-interval is 0"),
         (f"{RECIPE} --job-name=../x", "job-name: '../x' cannot be used in file names"),
         (f"{RECIPE} --peer-ranks 1", "holds the node's own rank 1"),

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures.thread  # noqa: F401 (asyncio imports it late: `nobody` may not read it)
 import os
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_replicator import CONFIG, FILES
+from client_kinds import Blocking, both, names
+from fake_replicator import CONFIG
 
 from replicator.client import (
-    AsyncReplicatorClient,
     ClientError,
-    Framework,
     HandshakeTimeoutError,
     LocalDirectoryError,
     MarkerError,
     ReplicatorClient,
-    ReplicatorConfig,
     ReplicatorFailedError,
-    SaveError,
 )
-from replicator.errors import ConfigError
 
 NOBODY = 65534
 
@@ -43,46 +37,6 @@ def local() -> Iterator[Path]:
     yield path
     path.chmod(0o777)
     shutil.rmtree(path)
-
-
-class Blocking:
-    """The blocking client and the async one under the same calls."""
-
-    def __init__(self, directory: Path, config: ReplicatorConfig = CONFIG) -> None:
-        self.client: Any = ReplicatorClient(directory, config)
-
-    def call(self, name: str, *args: Any, **options: Any) -> Any:
-        return getattr(self.client, name)(*args, **options)
-
-    def save(self, step: Any, **options: Any) -> None:
-        with self.client.save(step, **options):
-            pytest.fail("the body must not run")
-
-
-class Async(Blocking):
-    def __init__(self, directory: Path, config: ReplicatorConfig = CONFIG) -> None:
-        self.client = AsyncReplicatorClient(directory, config)
-
-    def call(self, name: str, *args: Any, **options: Any) -> Any:
-        async def run() -> Any:
-            found = getattr(self.client, name)(*args, **options)
-            return await found if isinstance(found, Awaitable) else found
-
-        return asyncio.run(run())
-
-    def save(self, step: Any, **options: Any) -> None:
-        async def run() -> None:
-            async with self.client.save(step, **options):
-                pytest.fail("the body must not run")
-
-        asyncio.run(run())
-
-
-both = pytest.mark.parametrize("kind", [Blocking, Async])
-
-
-def names(path: Path) -> set[str]:
-    return {entry.name for entry in path.iterdir()}
 
 
 def unprivileged(action: Callable[[], str]) -> str:
@@ -326,57 +280,3 @@ def test_a_directory_without_permission_is_a_clear_error(
         found = unprivileged(lambda action=action: outcome(action))  # type: ignore[misc]
         assert found.startswith(f"{error}: "), found
         assert "Permission denied" in found
-
-
-# ---- arguments ---------------------------------------------------------------------------------
-
-
-@both
-@pytest.mark.parametrize(
-    ("config", "step", "worker"),
-    [
-        (CONFIG, 1.5, 0),
-        (CONFIG, "../x", 0),
-        (CONFIG, None, 0),
-        (CONFIG, True, 0),
-        (CONFIG, 1, -1),
-        (CONFIG, 1, 1),
-        (CONFIG, 1, 9),
-        (CONFIG, 1, 0.5),
-        (FILES, 1, 2),
-        (FILES, 1, -1),
-        (FILES, 1.5, 0),
-    ],
-)
-def test_a_save_that_nobody_would_take_over_is_refused(
-    local: Path, kind: type[Blocking], config: ReplicatorConfig, step: Any, worker: Any
-) -> None:
-    with pytest.raises(SaveError, match="expected"):
-        kind(local, config).save(step, worker=worker)
-    assert names(local) == set()
-
-
-@both
-def test_the_framework_may_be_given_as_text(local: Path, kind: type[Blocking]) -> None:
-    client = kind(local, replace(CONFIG, framework="orbax"))  # type: ignore[arg-type]
-    assert client.client.config.framework is Framework.ORBAX
-
-
-@both
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"framework": "torch"}, "framework: 'torch' is not known; expected one of pytorch, "),
-        ({"framework": None}, "framework: None is not known"),
-        ({"backup_interval_minutes": "30"}, "cannot be written"),
-        ({"job_name": b"job"}, "cannot be written"),
-        ({"peer_ranks": 1}, "cannot be written"),
-        ({"node_rank": True}, "node-rank: expected a whole number"),
-    ],
-)
-def test_a_config_of_wrong_types_is_a_clear_error(
-    local: Path, kind: type[Blocking], change: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ClientError, match=message) as caught:
-        kind(local, replace(CONFIG, **change))
-    assert isinstance(caught.value, ConfigError)

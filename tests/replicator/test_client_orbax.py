@@ -9,10 +9,12 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_replicator import FakeReplicator
 
+import replicator.client.orbax
 from replicator.client import LocalDirectoryError
 from replicator.client.orbax import OrbaxSetupError, distributed_variables, initialize_on_cpu
 
@@ -77,10 +79,23 @@ def test_variables_that_place_a_process() -> None:
 
 @pytest.mark.parametrize(
     ("process_id", "processes", "address"),
-    [(2, 2, "h:1"), (-1, 2, "h:1"), (0, 2, "host"), (0, 2, "host:"), (0, 2, ":1"), (0, 2, "h:x")],
+    [
+        (2, 2, "h:1"),
+        (-1, 2, "h:1"),
+        (0, 0, "h:1"),
+        ("0", 2, "h:1"),  # as it comes out of the environment
+        (0, None, "h:1"),
+        (0, 2, "host"),
+        (0, 2, "host:"),
+        (0, 2, ":1"),
+        (0, 2, "h:x"),
+        (0, 2, "h:0"),
+        (0, 2, "h:65536"),
+        (0, 2, None),
+    ],
 )
-def test_places_that_cannot_be(process_id: int, processes: int, address: str) -> None:
-    with pytest.raises(OrbaxSetupError):
+def test_places_that_cannot_be(process_id: Any, processes: Any, address: Any) -> None:
+    with pytest.raises(OrbaxSetupError, match="expected"):
         distributed_variables(process_id, processes, address)
 
 
@@ -91,4 +106,25 @@ def test_bad_arguments_change_nothing(tmp_path: Path) -> None:
         initialize_on_cpu(tmp_path, "job", slices=2, environ=environ, **where)  # type: ignore[arg-type]
     with pytest.raises(LocalDirectoryError):
         initialize_on_cpu(tmp_path / "none", "job", slices=3, environ=environ, **where)  # type: ignore[arg-type]
+    for name in ("", "../job", None):
+        with pytest.raises(OrbaxSetupError, match=r"run_name .*: expected 1 to 180 letters"):
+            initialize_on_cpu(tmp_path, name, slices=3, environ=environ, **where)  # type: ignore[arg-type]
+    assert environ == {}
+
+
+def test_without_orbax_the_extra_is_named_and_nothing_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicator.client.orbax, "find_spec", lambda name: None)
+    environ: dict[str, str] = {}
+    with pytest.raises(ImportError, match="install the extra 'orbax'"):
+        initialize_on_cpu(
+            tmp_path,
+            "job",
+            process_id=0,
+            processes=1,
+            coordinator_address="127.0.0.1:1",
+            slices=1,
+            environ=environ,
+        )
     assert environ == {}

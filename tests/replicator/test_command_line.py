@@ -47,6 +47,37 @@ def agent(tmp_path: Path) -> list[str]:
     ]
 
 
+INIT_INFO = ["jax-init-info", "--slice=0", "--slice-size=1", "--worker=0", "--coordinator=host:1"]
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *(("agent", f"--{name}") for name in ("local-dir", "peers", "key-file", "tls-ca")),
+        ("jax-init-info", "--local-dir"),
+        ("demo", "--dir"),
+        *(("bench", f"--{name}") for name in ("dir", "backup-dir", "json")),
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(
+    agent: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    option: str,
+) -> None:
+    """The agent clears away in its volume what an earlier start left there."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    line = {"agent": agent, "jax-init-info": INIT_INFO, "demo": ["demo"], "bench": ["bench"]}[
+        command
+    ]
+    told = refused(capsys, *line, option, "")
+    assert f"argument {option}: expected a path, found ''; is a variable not set?" in told
+    assert not list((tmp_path / "here").iterdir())
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -75,9 +106,6 @@ def agent(tmp_path: Path) -> list[str]:
             ["--http", "nowhere.invalid:80", "--port", "0"],
             "error: cannot listen on nowhere.invalid port 80: ",
         ),
-        (["--local-dir", ""], "--local-dir: expected a path, found ''"),
-        (["--peers", ""], "--peers: expected a path, found ''"),
-        (["--key-file", ""], "--key-file: expected a path, found ''"),
         (["--backup-credentials", "anonymous"], "--backup-credentials: expected with --backup URL"),
         (["--service", "agents:4242"], "--service: not for --platform static"),
         (["--platform", "gke"], "--peers: not for --platform gke"),
@@ -270,16 +298,6 @@ def test_a_rank_that_cannot_be_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_rank_without_a_directory_is_not_written_here(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    where = ["--local-dir", "", "--slice", "0", "--slice-size", "1", "--worker", "0"]
-    line = refused(capsys, "jax-init-info", *where, "--coordinator", "a:80")
-    assert "--local-dir: expected a path, found ''" in line
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_volume_whose_name_is_no_text_can_be_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -319,8 +337,6 @@ def test_a_simulation_of_nothing_is_no_success(
         (["bench", "--nodes", "1"], "--nodes: expected a whole number from 2 to 64, found '1'"),
         (["bench", "--rounds", "0"], "--rounds: expected a whole number from 1 to 1000, found '0'"),
         (["bench", "--warm-up=-1"], "--warm-up: expected a whole number from 0 to 1000"),
-        (["bench", "--dir", ""], "--dir: expected a path, found ''"),
-        (["demo", "--dir", ""], "--dir: expected a path, found ''"),
         (["bench", "--dir", "/nowhere"], "/nowhere: expected a directory that is there"),
         (["bench", "--backup-dir", "/nowhere"], "/nowhere: expected a directory that is there"),
         (["bench", "--json", "/nowhere/x"], "/nowhere/x: No such file or directory"),

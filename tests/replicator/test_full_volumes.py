@@ -4,34 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
-import subprocess
 
 import pytest
 from agent_lab import Lab, go
+from small_volumes import needs_root, small_tmpfs
 
 from replicator.agent.files import Reserve
 from replicator.core.effects import Persist, WriteError
-
-
-@contextlib.contextmanager
-def small_tmpfs(path, options):
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("mounting is not permitted here")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=False)
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
 
 
 @needs_root

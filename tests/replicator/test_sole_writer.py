@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from client_kinds import Blocking, both
 from fake_replicator import CONFIG, FILES
 
 from replicator.client import AsyncReplicatorClient, ReplicatorClient, ReplicatorConfig, SaveError
@@ -46,6 +47,31 @@ def test_other_steps_are_written_side_by_side(tmp_path: Path) -> None:
     with first.save(5), second.save(6):
         pass
     assert left_in(tmp_path) == ["5", "6"]
+
+
+def test_other_workers_write_their_part_of_a_step_at_the_same_time(tmp_path: Path) -> None:
+    client = ReplicatorClient(tmp_path, FILES)
+    with client.save(5, worker=0) as path, client.save(5, worker=1) as beside:
+        beside.write_bytes(b"1")
+        path.write_bytes(b"0")
+    found = {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()}
+    assert found == {"job-s5-n0-w0.save": b"0", "job-s5-n0-w1.save": b"1"}
+
+
+def test_tasks_of_one_loop_are_several_writers(tmp_path: Path) -> None:
+    client = AsyncReplicatorClient(tmp_path, CONFIG)
+
+    async def save() -> None:
+        async with client.save(5) as path:
+            (path / "w").write_text("x")
+            await asyncio.sleep(0.1)
+
+    async def scenario() -> list[BaseException | None]:
+        return await asyncio.gather(save(), save(), return_exceptions=True)
+
+    outcomes = asyncio.run(scenario())
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "SaveError"]
+    assert left_in(tmp_path) == ["5"]
 
 
 def test_a_writer_that_was_killed_stands_in_nobodys_way(tmp_path: Path) -> None:
@@ -97,6 +123,25 @@ def test_a_relative_directory_is_that_of_the_clients_making(
     with client.save(5):
         pass
     assert left_in(tmp_path / "volume") == ["5"]
+
+
+@both
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "/data/x"), "No such file .*: /data/x"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (BrokenPipeError(), "BrokenPipeError"),
+        (OSError("cannot read the batch"), "cannot read the batch"),
+    ],
+)
+def test_what_the_body_hears_from_the_system_is_told_with_the_file_it_is_about(
+    tmp_path: Path, kind: type[Blocking], error: OSError, text: str
+) -> None:
+    with pytest.raises(SaveError, match=f"^step 5: {text}$") as caught:
+        kind(tmp_path).fail_in_save(5, error)
+    assert caught.value.__cause__ is error
+    assert left_in(tmp_path) == []
 
 
 def test_a_file_that_the_body_cannot_open_is_named(tmp_path: Path) -> None:
