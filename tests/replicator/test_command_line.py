@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from replicator.cli import main
-from replicator.demo.bench import PLAIN, timed_copies
 from replicator.demo.cluster import DemoError
+from replicator.demo.plain_copies import PLAIN, timed_copies
 from replicator.protocol import JAX_INIT_INFO_FILE
 
 
@@ -31,20 +31,6 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert lines[0] == shown.err.splitlines()[-1], "nothing follows it"
     assert "Traceback" not in shown.err
     return lines[0]
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> list[str]:
-    """A command line of an agent that would run."""
-    (tmp_path / "volume").mkdir()
-    (tmp_path / "peers.yaml").write_text("agents: ['127.0.0.1:4999']\n")
-    key = tmp_path / "key"
-    key.write_text("k" * 44)
-    key.chmod(0o600)
-    return [
-        *("agent", "--local-dir", str(tmp_path / "volume")),
-        *("--peers", str(tmp_path / "peers.yaml"), "--key-file", str(key)),
-    ]
 
 
 INIT_INFO = ["jax-init-info", "--slice=0", "--slice-size=1", "--worker=0", "--coordinator=host:1"]

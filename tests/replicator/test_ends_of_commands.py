@@ -14,6 +14,7 @@ import pytest
 
 Start = Callable[..., subprocess.Popen[str]]
 PATIENCE_S = 60
+ANY_PORT = ("--port", "0")
 
 
 @pytest.fixture
@@ -39,19 +40,6 @@ def start() -> Iterator[Start]:
         process.communicate()
 
 
-@pytest.fixture
-def agent(tmp_path: Path) -> list[str]:
-    (tmp_path / "volume").mkdir()
-    (tmp_path / "peers.yaml").write_text("agents: ['127.0.0.1:4999']\n")
-    key = tmp_path / "key"
-    key.write_text("k" * 44)
-    key.chmod(0o600)
-    return [
-        *("agent", "--local-dir", str(tmp_path / "volume"), "--port", "0"),
-        *("--peers", str(tmp_path / "peers.yaml"), "--key-file", str(key)),
-    ]
-
-
 def children(pid: int) -> list[int]:
     return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -75,7 +63,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_an_agent_says_where_it_serves_and_ends_in_order(
     start: Start, agent: list[str], tmp_path: Path, number: signal.Signals
 ) -> None:
-    process = start(*agent, "--log-format", "text")
+    process = start(*agent, *ANY_PORT, "--log-format", "text")
     assert process.stderr is not None
     line = process.stderr.readline()
     assert f"{tmp_path / 'volume'}: peers at 127.0.0.1:" in line
@@ -88,7 +76,7 @@ def test_an_agent_says_where_it_serves_and_ends_in_order(
 
 
 def test_an_agent_under_nohup_outlives_the_terminal(start: Start, agent: list[str]) -> None:
-    process = start(*agent, before=("nohup",))
+    process = start(*agent, *ANY_PORT, before=("nohup",))
     assert process.stderr is not None
     while "peers at" not in process.stderr.readline():
         assert process.poll() is None
