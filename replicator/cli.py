@@ -67,7 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     parsed = build_parser().parse_args(arguments)
-    status = _run(parsed)
+    try:
+        status = _run(parsed)
+    except KeyboardInterrupt:
+        return 130  # and the interpreter puts away what was under way
     if arguments is None:
         _leave(status)
     return status
@@ -89,8 +92,6 @@ def _run(parsed: argparse.Namespace) -> int:
     try:
         status = int(parsed.run(parsed))
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:  # the reader went away, as `head` does
         return 1
     except OSError as error:
