@@ -11,7 +11,7 @@ import signal
 import sys
 from dataclasses import replace
 from http.client import HTTPException
-from typing import Any
+from typing import Any, Final
 
 from replicator import collector
 from replicator.agent.agent import Agent
@@ -55,6 +55,15 @@ def parse_size(text: str) -> int:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size; expected e.g. 64Mi, 2Gi or bytes")
     return int(match[1]) * _UNITS[match[2] or ""]
+
+
+DEADLINES: Final = {
+    "join": "for all ranks to come",
+    "restore": "to agree on a restore",
+    "round": "for all receipts of a step",
+    "transfer": "for one copy in a restore or a round",
+    "backup": "for all nodes to store a backup",
+}
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -120,14 +129,14 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         metavar="COUNT",
         help="threads that hash one shard (default: 4, or as many as there are cores)",
     )
-    for name in ("join", "restore", "round"):
+    for name in DEADLINES:
         default = getattr(Timing(), name)
         agent.add_argument(
             f"--{name}-timeout",
             type=seconds,
             default=default,
             metavar="SECONDS",
-            help=f"deadline, {default:.0f} by default",
+            help=f"deadline {DEADLINES[name]} (default: {default:.0f})",
         )
     agent.add_argument("--log-format", choices=("json", "text"), default="json")
     agent.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
@@ -158,9 +167,7 @@ def _settings(arguments: argparse.Namespace) -> AgentSettings:
         http_host, http_port = _address("--http", arguments.http)
     timing = replace(
         Timing(),
-        join=arguments.join_timeout,
-        restore=arguments.restore_timeout,
-        round=arguments.round_timeout,
+        **{name: getattr(arguments, f"{name}_timeout") for name in DEADLINES},
     )
     tls = _tls(arguments)
     if tls is None and arguments.key_file is None:

@@ -106,6 +106,9 @@ def arguments(disk: RamDisk, agent: Agent) -> list[str]:
         options["tls-name"] = agent.tls.dns_name
     if agent.bandwidth is not None:
         options["bandwidth"] = agent.bandwidth
+    if agent.timeouts is not None:
+        given = agent.timeouts.model_dump(exclude_none=True)
+        options |= {f"{name}-timeout": str(seconds) for name, seconds in given.items()}
     return ["agent", *(f"--{name}={value}" for name, value in options.items())]
 
 

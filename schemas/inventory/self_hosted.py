@@ -54,6 +54,25 @@ class AgentTls(InventoryModel):
     nobody knows pods' addresses beforehand."""
 
 
+Seconds = Annotated[int, Field(ge=1, le=365 * 24 * 3600)]
+
+
+class AgentTimeouts(InventoryModel):
+    """Deadlines of the agents in seconds, where theirs do not fit: large shards over a slow
+    network. The defaults are those of ``stowplan-replicator agent``."""
+
+    join: Seconds | None = None
+    """For all ranks to come (900)."""
+    restore: Seconds | None = None
+    """To agree on a restore (3600)."""
+    round: Seconds | None = None
+    """For all receipts of a step (600)."""
+    transfer: Seconds | None = None
+    """For one copy in a restore or a round (1800)."""
+    backup: Seconds | None = None
+    """For all nodes to store a backup (7200)."""
+
+
 class Agent(InventoryModel):
     """The replicator's agent: a DaemonSet that shares each node's RAM disk with the training
     pods."""
@@ -85,6 +104,8 @@ class Agent(InventoryModel):
     """The port of /metrics, /healthz and /status."""
     bandwidth: Annotated[str, AfterValidator(_bandwidth)] | None = None
     """Cap on bytes a second that one agent sends to its peers, such as 2Gi."""
+    timeouts: AgentTimeouts | None = None
+    """Deadlines in seconds; those of the agent unless given."""
     cpu: Quantity = "1"
     """Cores that the scheduler keeps for the agent."""
     memory: RamDiskSize = "1Gi"

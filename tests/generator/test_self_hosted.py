@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from generator.cli.main import main
-from replicator.agent_cli import parse_size
+from replicator.agent_cli import DEADLINES, parse_size
 from replicator.cli import build_parser as replicator_parser
+from replicator.core.model import Timing
+from schemas.inventory.self_hosted import AgentTimeouts
 from tests.conftest import Fleet
 from tests.generator.self_hosted_cases import AGENT, GIVEN, RETENTION
 
@@ -69,6 +71,22 @@ def test_the_replicators_own_parser_understands_the_agents_arguments(fleet: Flee
     mounts = {m["name"]: m for m in container["volumeMounts"]}
     assert str(parsed.local_dir) == mounts["ram-disk"]["mountPath"]
     assert str(parsed.key_file) == mounts["key"]["mountPath"] + "/shared"
+
+
+def test_deadlines_are_the_agents_own_unless_they_are_given(fleet: Fleet) -> None:
+    compiled(fleet, TPU, "        timeouts: {round: 1800, backup: 20000}\n")
+    (container,) = agent_pod(fleet)["containers"]
+    assert [a for a in container["args"] if "timeout" in a] == [
+        "--round-timeout=1800",
+        "--backup-timeout=20000",
+    ]
+    parsed = replicator_parser().parse_args(container["args"])
+    assert (parsed.round_timeout, parsed.backup_timeout, parsed.transfer_timeout) == (
+        1800,
+        20000,
+        Timing().transfer,
+    )
+    assert set(AgentTimeouts.model_fields) == set(DEADLINES)
 
 
 def test_jobs_and_agent_share_one_directory_of_the_nodes_memory(fleet: Fleet) -> None:
@@ -410,6 +428,7 @@ def test_every_object_has_its_place_in_the_order_of_syncs(fleet: Fleet) -> None:
         (AGENT + "        nodePath: dev/shm\n" + RETENTION, "no absolute path", "/checkpoint"),
         (AGENT + "        nodePath: /\n" + RETENTION, "all of the node", "/dev/shm"),
         (AGENT.replace("key: shared", "key: .") + RETENTION, "no key of a Secret", "letters"),
+        (AGENT + "        timeouts: {round: 0}\n" + RETENTION, "found 0, expected at least 1", ""),
         (AGENT + "        bandwidth: fast\n" + RETENTION, "'fast' is no whole number", "such as 2Gi"),
         (AGENT.replace("key: shared", "key: ../shared") + RETENTION, "no key of a Secret", "letters"),
         (AGENT.replace("        keySecret: {name: replicator-key, key: shared}\n", "") + RETENTION, "keySecret", ""),
