@@ -20,6 +20,10 @@ SHARED_MEMORY_SHARE = Decimal("0.5")
 """A tmpfs that is mounted without a size, as systemd mounts /dev/shm, may take half of the
 machine's memory (Linux Documentation/filesystems/tmpfs.rst)."""
 
+ROUND_SECONDS, TRANSFER_SECONDS = 600, 1800
+"""How long agents wait for all copies of a step, and for one copy (``stowplan-replicator agent
+--help``)."""
+
 SERVICE_NAME_MAX = DNS_LABEL_MAX
 """A Service's name is a DNS label (kubernetes pkg/apis/core/validation)."""
 

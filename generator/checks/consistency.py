@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 
+from generator.checks.agent_deadlines import too_slow
 from generator.checks.providers import provider_problems
 from generator.fleet import (
     Fleet,
@@ -283,6 +284,7 @@ def _ram_disks(fleet: Fleet) -> Iterator[Problem]:
             )
         yield from _memory_sums(fleet, disk)
         yield from _cpu_sums(fleet, disk)
+        yield from too_slow(disk)
 
 
 def _memory_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:

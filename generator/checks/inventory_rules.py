@@ -186,6 +186,12 @@ INVENTORY: tuple[Row, ...] = (
      "Write a checkpoint.jobName of its own.",
      "replicator/platform/kubernetes.py (lease_name); GKE's driver keeps a ConfigMap by job name",
      "generator/checks/job_names.py"),
+    ("INV075", "Agents may send fast enough for their deadlines", _E,
+     "A step whose copies do not arrive in time is given up, and so is the next one; a restore "
+     "gives up one source after the other.",
+     "Raise agent.bandwidth, or the deadline in agent.timeouts.",
+     "docs/replicator.md, --round-timeout and --transfer-timeout",
+     "generator/checks/agent_deadlines.py"),
     ("INV080", "Overlays run and return manifests", _E,
      "An overlay is the last hand on the manifests; what it returns is checked like the rest.",
      "Return a list of objects from function(cluster, manifests).", "docs/design.md",
