@@ -330,6 +330,13 @@ class Agent:
         if self.node is not None:
             self.apply(self.node.uploaded(effect.name, problem, self.now()))
 
+    def _check_room(self, effect: fx.CheckRoom) -> None:
+        self.spawn(self._check_room_for(effect.size))
+
+    async def _check_room_for(self, size: int) -> None:
+        if not await asyncio.to_thread(self.store.fits, size) and self.node is not None:
+            self.apply(self.node.no_room(self.now()))
+
     def _error(self, effect: fx.WriteError) -> None:
         self.reports.error(effect.text)
 
@@ -372,6 +379,7 @@ _EFFECTS: dict[type[Any], Callable[[Agent, Any], None]] = {
     fx.ReleaseQuarantine: Agent._release_quarantine,
     fx.Upload: Agent._upload,
     fx.StopUploads: Agent._stop_uploads,
+    fx.CheckRoom: Agent._check_room,
     fx.WriteError: Agent._error,
     fx.WriteFailed: Agent._failed,
 }

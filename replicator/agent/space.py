@@ -59,6 +59,12 @@ class Space:
             self._reserved.append(reservation)
             return reservation
 
+    def usable(self) -> int:
+        """Bytes that the volume may hold: what it does, whatever that is, and what is free."""
+        stat = os.statvfs(self.root)
+        room = stat.f_bavail * stat.f_frsize + used_bytes(self.root)
+        return room if self.capacity is None else min(room, self.capacity)
+
     def release(self, reservation: Reservation) -> None:
         """The copy is done or given up."""
         with self._lock:

@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import Final
 
 from replicator.agent.adoption import put_aside_other_jobs
-from replicator.agent.files import read_small, remove, sync_directory, sync_folders, write_whole
+from replicator.agent.files import (
+    read_small,
+    remove,
+    sync_directory,
+    sync_folders,
+    used_bytes,
+    write_whole,
+)
 from replicator.agent.leftovers import QUARANTINE
 from replicator.agent.records import (
     content_of,
@@ -403,6 +410,12 @@ class LocalStore:
                 self._write_meta(other)  # the same step of another run goes by the same name
                 return
         (self.root / meta_name(manifest)).unlink(missing_ok=True)
+
+    def fits(self, size: int) -> bool:
+        """Whether so many bytes fit beside what is recorded and kept aside."""
+        with self._lock:
+            found = {m.storage_name: m.total_size for m in self.records.values()}
+        return self.space.usable() - sum(found.values()) - used_bytes(self.quarantine) >= size
 
     def release_quarantine(self) -> list[Path]:
         """Give up what was kept aside; returns scratch paths for the caller to remove."""

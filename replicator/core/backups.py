@@ -143,7 +143,12 @@ class BackupRound:
     ) -> tuple[list[fx.CoordinatorEffect], str]:
         """A node's part is stored or failed; returns effects and a report for `.errors`."""
         running = self._running
-        if running is None or done.name != running.name or rank not in running.waiting:
+        if running is None or done.name != running.name:
+            return [], ""
+        if done.no_room:
+            self._counts(running)  # at once the next one would fare no better
+            return [], self._give_up(f"node {rank}: {done.problem}", "after its interval")
+        if rank not in running.waiting:
             return [], ""
         if done.problem:
             return [], self._give_up(f"node {rank}: {done.problem}")
@@ -162,19 +167,20 @@ class BackupRound:
             return ""
         if problem:
             return self._give_up(problem)
-        self._last_start_of(running)
+        self._counts(running)
+        self._stored.add(running.checkpoint)
         self._running = None
         return ""
 
-    def _last_start_of(self, running: _Running) -> None:
+    def _counts(self, running: _Running) -> None:
+        """The next one is due an interval after this one began."""
         self._last_start = running.deadline - self._timing.backup
         self._last_step = running.checkpoint.step
-        self._stored.add(running.checkpoint)
 
-    def _give_up(self, why: str) -> str:
+    def _give_up(self, why: str, again: str = "with the next step") -> str:
         assert self._running is not None
         name, self._running = self._running.name, None
-        return f"backup {name} failed and stays incomplete: {why}; the next step tries again"
+        return f"backup {name} failed and stays incomplete: {why}; it is tried again {again}"
 
     def tick(self, now: float) -> str:
         """Expire a backup that takes too long; returns a report for `.errors`."""

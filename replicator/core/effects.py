@@ -108,6 +108,16 @@ class StopUploads:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckRoom:
+    """See whether so many bytes fit the volume beside all data that is recorded.
+
+    Answer with `no_room` where they do not.
+    """
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class WriteError:
     """Append to `replicator.errors`."""
 
@@ -140,6 +150,7 @@ NodeEffect = (
     | RejectSave
     | Upload
     | StopUploads
+    | CheckRoom
     | WriteError
     | WriteFailed
     | Reconnect

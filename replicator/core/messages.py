@@ -86,10 +86,15 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class BackupDone:
-    """The node's part of a backup is stored; `problem` is empty on success."""
+    """The node's part of a backup is stored; `problem` is empty on success.
+
+    `no_room` says that the node can keep what is being stored no longer, be it that its own part is
+    stored already.
+    """
 
     name: str
     problem: str
+    no_room: bool = False
 
 
 @dataclass(frozen=True, slots=True)

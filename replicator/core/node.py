@@ -39,6 +39,10 @@ LOST_BEFORE_LINK = (
     "restart of the job restores it from another copy"
 )
 """Why a node cannot follow a commit: it was found out between its consent and the commit."""
+NO_ROOM = (
+    "the volume has no room for the next save beside the step that is being stored; a larger RAM "
+    "disk, fewer saves or a faster network would leave the backup its time"
+)
 
 
 class Node:
@@ -56,6 +60,7 @@ class Node:
         self._needs: set[ShardId] = set()
         self._plan: msg.Plan | None = None
         self._transfers = Transfers()
+        self._backup = ""  # the latest that this node has a part in
         self._heard = self._sent = 0.0
         self._hello_at: float | None = None
         self._not_yet = ""  # why the coordinator cannot use our hello
@@ -97,6 +102,7 @@ class Node:
         self.holdings.a_new_run()
         self._needs.clear()
         self._plan = None
+        self._backup = ""
         self._told.clear()
         self._hello_at = None
         self._not_yet = ""
@@ -210,6 +216,14 @@ class Node:
             effects.append(fx.WriteError(f"backup {name}: {problem}"))
         return effects
 
+    def no_room(self, now: float) -> list[fx.NodeEffect]:
+        """The next save would not fit: training goes before backups, so this one is given up."""
+        if not self._backup:
+            return []
+        name, self._backup = self._backup, ""
+        done = msg.BackupDone(name, NO_ROOM, no_room=True)
+        return [fx.StopUploads(), *self._send(done, now)]
+
     # ---- events from the connection -------------------------------------------------------------
 
     def link_up(self, now: float) -> list[fx.NodeEffect]:
@@ -309,12 +323,22 @@ class Node:
     def _on_progress(self, progress: msg.Progress, now: float) -> list[fx.NodeEffect]:
         if self.state.linked != progress.run:
             return []
-        return self.holdings.forget_old(progress)
+        return [*self.holdings.forget_old(progress), *self._room_beside_backup(progress)]
+
+    def _room_beside_backup(self, progress: msg.Progress) -> Iterator[fx.NodeEffect]:
+        """An older step that is kept for its backup must leave room for one more save."""
+        newest = progress.replicated
+        if not self._backup or newest is None or all(held >= newest for held in progress.held):
+            return
+        copies = self.holdings.copies.items()  # equal data is there once
+        sizes = {c.manifest: c.size for key, (c, _) in copies if key.checkpoint == newest}
+        yield fx.CheckRoom(sum(sizes.values()))
 
     def _on_backup(self, order: msg.StartBackup, now: float) -> list[fx.NodeEffect]:
         job = self.state.job
         assert job is not None
         own = _own_shards(job)
+        self._backup = order.name
         if not self.holdings.holds(order.checkpoint, own):
             return self.uploaded(order.name, f"node {job.rank} no longer holds it", now)
         return [fx.Upload(order.name, order.checkpoint, order.upload, own)]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from replicator.simulate.world import World
 
 TICK = 5.0
+SHORT_OF_ROOM = 0.2
+"""How often the next save would not fit beside the step that is being stored in a backup."""
 """Virtual seconds between two ticks of an agent."""
 
 
@@ -290,6 +292,14 @@ class Machine:
 
     def _do_StopUploads(self, effect: fx.StopUploads) -> None:  # noqa: N802
         self.uploads += 1
+
+    def _do_CheckRoom(self, effect: fx.CheckRoom) -> None:  # noqa: N802
+        if self.disk.full or self.world.random.random() < SHORT_OF_ROOM:
+            self.later(self.world.random.random(), self._no_room)
+
+    def _no_room(self) -> None:
+        if self.node is not None:
+            self.apply(self.node.no_room(self.world.now))
 
     def _upload(self, generation: int, effect: fx.Upload) -> None:
         if generation != self.uploads:

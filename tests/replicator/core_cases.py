@@ -124,6 +124,30 @@ def save(made: Coordinator, step: int, now: float, ranks=(0, 1)) -> list:
     return effects
 
 
+def backing_up(read=(), every: int = 1) -> Coordinator:
+    """A coordinator that stores steps of a run that began from nothing."""
+    job = Job("job", rank=0, world=2, peers=(1,), backup_steps=every)
+    made = Coordinator(job, "t", TIMING, lambda newest: newest + "0", 0.0)
+    for rank in range(2):
+        made.received(rank + 1, hello(rank), 0.0)
+    made.backups_read(read, None, "", 0.0)
+    assert made.run is not None
+    for rank in range(2):
+        made.received(rank + 1, msg.Prepared(made.run), 0.0)
+    assert made.phase is Phase.RUN
+    return made
+
+
+def replicate(made: Coordinator, step: int, now: float) -> list:
+    assert made.run is not None
+    effects = save(made, step, now)
+    for rank in range(2):
+        other = ShardId(1 - rank, 0)
+        have = msg.Have(at(step, made.run.epoch), other, content(f"{step}.{1 - rank}"))
+        effects += made.received(rank + 1, have, now)
+    return effects
+
+
 def last_progress(effects) -> msg.Progress:
     sent = [e.message for e in effects if isinstance(e, fx.SendTo)]
     return [m for m in sent if isinstance(m, msg.Progress)][-1]

@@ -12,11 +12,13 @@ from core_cases import (
     RUN,
     TIMING,
     at,
+    backing_up,
     content,
     coordinator,
     hello,
     in_a_run,
     kinds,
+    replicate,
     restoring,
     running_node,
     save,
@@ -207,30 +209,6 @@ def test_a_new_step_takes_the_place_of_one_that_is_overdue():
 
 
 # ---- backups -----------------------------------------------------------------------------------
-
-
-def backing_up(read=()) -> Coordinator:
-    """A coordinator that stores every step of a run that began from nothing."""
-    job = Job("job", rank=0, world=2, peers=(1,), backup_steps=1)
-    made = Coordinator(job, "t", TIMING, lambda newest: newest + "0", 0.0)
-    for rank in range(2):
-        made.received(rank + 1, hello(rank), 0.0)
-    made.backups_read(read, None, "", 0.0)
-    assert made.run is not None
-    for rank in range(2):
-        made.received(rank + 1, msg.Prepared(made.run), 0.0)
-    assert made.phase is Phase.RUN
-    return made
-
-
-def replicate(made: Coordinator, step: int, now: float) -> list:
-    assert made.run is not None
-    effects = save(made, step, now)
-    for rank in range(2):
-        other = ShardId(1 - rank, 0)
-        have = msg.Have(at(step, made.run.epoch), other, content(f"{step}.{1 - rank}"))
-        effects += made.received(rank + 1, have, now)
-    return effects
 
 
 def test_a_new_backup_is_named_after_all_that_are_there():
