@@ -269,12 +269,16 @@ class Coordinator:
         return effects
 
     def _tick_gather(self, now: float) -> list[fx.CoordinatorEffect]:
-        if now - self._since <= self._timing.join:
-            return self._evaluate(now)
+        effects = self._evaluate(now)
+        members = self.members
+        here = members.everyone and all(m.hello.linked is None for m in members.by_rank.values())
+        # Where all are here, none is late: more starts are waited for, or the restore has begun.
+        if here or self.phase is not Phase.GATHER or now - self._since <= self._timing.join:
+            return effects
         self._since = now
-        text, stale = self.members.absence()
-        effects = self.members.broadcast(msg.Report(text), now)
+        text, stale = members.absence()
+        effects += members.broadcast(msg.Report(text), now)
         refusal = msg.Refuse(text + ". Nothing was deleted.")
-        for rank in sorted(self.members.by_rank.keys() - stale):
-            effects += self.members.to(rank, refusal, now)
+        for rank in sorted(members.by_rank.keys() - stale):
+            effects += members.to(rank, refusal, now)
         return effects

@@ -123,6 +123,16 @@ def test_the_wait_is_short_where_all_have_little_time_to_come():
     assert begins_at(made, 110.0)
 
 
+def test_a_restart_just_before_the_last_moment_to_come_refuses_nobody():
+    """All are here, so there is nobody to call late: the wait for more starts goes beyond it."""
+    made, _ = gathering({0: (10, None), 1: (12, None)}, 20.0)
+    hear(made, {2: (TIMING.join - 10, 870)}, TIMING.join - 9)
+    for rank in range(WORLD):
+        made.members.heard(rank, TIMING.join + 1)
+    assert not [e for e in made.tick(TIMING.join + 1) if isinstance(e.message, msg.Refuse)]
+    assert begins_at(made, TIMING.join + 20)
+
+
 def said(effects) -> msg.Hello:
     (found,) = [e.message for e in effects if isinstance(e, fx.Send)]
     assert isinstance(found, msg.Hello)
