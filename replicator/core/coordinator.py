@@ -152,7 +152,8 @@ class Coordinator:
             return self._resume(hellos[0], now)  # all linked or prepared for one and the same run
         if any(hello.linked is not None for hello in hellos):
             return []  # some still run: their replicator.yaml is yet to come
-        if self.members.unsettled(now):  # looked at again as time goes by
+        patience = self._timing.join + self._timing.settle  # a rank may be started again and again
+        if now - self._since < patience and self.members.unsettled(now):  # looked at in each tick
             known, self._unsettled = self._unsettled, True
             return [] if known else [fx.Log(UNSETTLED)]
         self._unsettled = False

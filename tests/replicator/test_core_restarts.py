@@ -141,6 +141,16 @@ def test_a_restart_just_before_the_last_moment_to_come_refuses_nobody():
     assert begins_at(made, TIMING.join + 20)
 
 
+def test_a_rank_that_is_started_again_and_again_keeps_nobody_for_ever():
+    made, _ = gathering({0: (10, None), 1: (12, None)}, 20.0)
+    last = TIMING.join + TIMING.settle
+    for times, start in enumerate(range(30, int(last), 20), 1):
+        for rank in made.members.by_rank:
+            made.members.heard(rank, start)
+        hear(made, {2: (start, 20)}, start, times)
+    assert begins_at(made, last)
+
+
 def said(effects) -> msg.Hello:
     (found,) = [e.message for e in effects if isinstance(e, fx.Send)]
     assert isinstance(found, msg.Hello)
