@@ -66,9 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_missing_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
-    parsed = build_parser().parse_args(arguments)
     try:
-        status = _run(parsed)
+        status = _run(arguments)
     except KeyboardInterrupt:
         return 130  # and the interpreter puts away what was under way
     if arguments is None:
@@ -87,9 +86,10 @@ def _open_missing_streams() -> None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 
 
-def _run(parsed: argparse.Namespace) -> int:
+def _run(arguments: Sequence[str] | None) -> int:
     """The sub-command's exit status, once its output has left, or that of what broke it off."""
     try:
+        parsed = _parsed(arguments)
         status = int(parsed.run(parsed))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader went away, as `head` does
@@ -98,6 +98,14 @@ def _run(parsed: argparse.Namespace) -> int:
         print(f"error: {_failed_io(error)}", file=sys.stderr)
         return 1
     return status
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    try:
+        return build_parser().parse_args(arguments)
+    except SystemExit:
+        sys.stdout.flush()  # --help and --version: what does not leave now fails without a word
+        raise
 
 
 def _failed_io(error: OSError) -> str:

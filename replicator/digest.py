@@ -91,10 +91,7 @@ def find_ocdbt_store(step_directory: Path) -> Path | None:
 
 def can_read_ocdbt() -> bool:
     """Whether `tensorstore` is installed (it is not imported: that costs 40 MB and 0.2 s)."""
-    try:
-        return importlib.util.find_spec("tensorstore") is not None
-    except ValueError:  # its import is forbidden
-        return False
+    return importlib.util.find_spec("tensorstore") is not None
 
 
 class _KeyValueStore(Protocol):

@@ -152,7 +152,8 @@ class Coordinator:
             return self._resume(hellos[0], now)  # all linked or prepared for one and the same run
         if any(hello.linked is not None for hello in hellos):
             return []  # some still run: their replicator.yaml is yet to come
-        if self.members.unsettled(now):  # looked at again as time goes by
+        patience = self._timing.join + self._timing.settle  # a rank may be started again and again
+        if now - self._since < patience and self.members.unsettled(now):  # looked at in each tick
             known, self._unsettled = self._unsettled, True
             return [] if known else [fx.Log(UNSETTLED)]
         self._unsettled = False
@@ -269,12 +270,16 @@ class Coordinator:
         return effects
 
     def _tick_gather(self, now: float) -> list[fx.CoordinatorEffect]:
-        if now - self._since <= self._timing.join:
-            return self._evaluate(now)
+        effects = self._evaluate(now)
+        members = self.members
+        here = members.everyone and all(m.hello.linked is None for m in members.by_rank.values())
+        # Where all are here, none is late: more starts are waited for, or the restore has begun.
+        if here or self.phase is not Phase.GATHER or now - self._since <= self._timing.join:
+            return effects
         self._since = now
-        text, stale = self.members.absence()
-        effects = self.members.broadcast(msg.Report(text), now)
+        text, stale = members.absence()
+        effects += members.broadcast(msg.Report(text), now)
         refusal = msg.Refuse(text + ". Nothing was deleted.")
-        for rank in sorted(self.members.by_rank.keys() - stale):
-            effects += self.members.to(rank, refusal, now)
+        for rank in sorted(members.by_rank.keys() - stale):
+            effects += members.to(rank, refusal, now)
         return effects

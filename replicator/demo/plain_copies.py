@@ -131,9 +131,9 @@ def timed_copies(
             multiprocessing.Process(target=_copy, args=(copy, barrier, source, target))
             for copy, source, target in zip(copies, sources, targets, strict=True)
         ]
-        for worker in workers:
-            worker.start()
         try:
+            for worker in workers:
+                worker.start()
             barrier.wait()
             began = time.perf_counter()
             barrier.wait()
@@ -141,7 +141,8 @@ def timed_copies(
             raise DemoError(f"a plain copy within {root} failed; its reason stands above") from None
         except BaseException:
             for worker in workers:
-                worker.terminate()
+                if worker.pid is not None:  # else it was not started yet
+                    worker.terminate()
             raise
         if number:  # the first warms the pages
             took.append(time.perf_counter() - began)

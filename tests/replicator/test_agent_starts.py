@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import threading
 
@@ -194,5 +195,27 @@ def test_a_backup_tier_that_never_answers_is_given_up(tmp_path, monkeypatch):
             lab.begin()
             await lab.until(lambda: lab.failed(0), "the refusal")
             assert "backups cannot be read: TimeoutError" in lab.failed(0)
+
+    go(scenario())
+
+
+def test_an_agent_that_comes_back_knows_how_old_the_start_is_that_it_finds(tmp_path):
+    """The coordinator tells by it a rank that was started anew from one that only reconnects."""
+
+    async def scenario():
+        async with Lab(tmp_path, 2) as lab:
+            await lab.start(1)
+            lab.write_config(1, lab.config(1))
+            await lab.until(lambda: not (lab.local(1) / "replicator.yaml").exists(), "its start")
+            await lab.kill(1)
+            state = lab.local(1) / ".stowplan" / "state.json"
+            document = json.loads(state.read_text())
+            document["accepted_at"] -= 100
+            state.write_text(json.dumps(document))
+            await lab.start(1)
+            agent = lab.agents[1]
+            assert agent is not None
+            assert agent.node is not None
+            assert 100_000 <= agent.node._hello(agent.now()).age < 200_000
 
     go(scenario())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import socket
 import threading
@@ -353,6 +354,30 @@ def test_a_benchmark_whose_disk_is_full_ends_with_the_reason(
     with pytest.raises(DemoError, match=r"a plain copy within .* failed"):
         timed_copies([PLAIN["file"]] * 2, [source, source], tmp_path, 1)
     assert f"error: {target}: File exists" in capfd.readouterr().err
+
+
+def test_a_benchmark_that_is_interrupted_while_it_starts_its_workers_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would wait at their barrier, and the interpreter for them."""
+    source, begin = tmp_path / "source", multiprocessing.Process.start
+    source.mkdir()
+
+    def interrupted(worker: multiprocessing.Process) -> None:
+        if multiprocessing.active_children():
+            raise KeyboardInterrupt
+        begin(worker)
+
+    monkeypatch.setattr(multiprocessing.Process, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        timed_copies([PLAIN["file"]] * 3, [source] * 3, tmp_path, 1)
+    left = multiprocessing.active_children()
+    for worker in left:
+        worker.join(10)
+    alive = [worker for worker in left if worker.is_alive()]
+    for worker in alive:
+        worker.kill()
+    assert not alive
 
 
 def test_a_demo_larger_than_the_disk_is_refused_before_it_begins(

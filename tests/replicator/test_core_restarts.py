@@ -67,7 +67,7 @@ def begins_at(made: Coordinator, moment: float) -> bool:
     ids=["a first start", "all were started anew", "one of them on a new machine"],
 )
 def test_nobody_is_waited_for_who_is_there_already(starts):
-    made, _ = gathering(starts, 300.0)
+    made, _ = gathering(starts, max(start for start, _ in starts.values()) + 1)
     assert made.phase is Phase.RESTORE
 
 
@@ -100,10 +100,18 @@ def test_a_restart_while_shards_are_fetched_takes_the_restore_back():
     assert begins_at(made, 90.0)
 
 
+def test_a_wait_that_comes_after_a_restore_is_said_anew():
+    made, first = gathering({0: (10, None), 1: (12, None), 2: (100, 85)}, 101.0)
+    assert begins_at(made, 130.0)
+    second = hear(made, {1: (140, 128)}, 140.0)
+    assert [effects.count(fx.Log(UNSETTLED)) for effects in (first, second)] == [1, 1]
+
+
 def test_a_second_wave_is_told_from_the_first():
     made, _ = gathering({0: (100, 90), 1: (104, 92)}, 110.0)
-    hear(made, {2: (150, 45)}, 151.0, times=2)
+    effects = hear(made, {2: (150, 45)}, 151.0, times=2)
     assert made.phase is Phase.GATHER, "ranks 0 and 1 are still of the first restart"
+    assert fx.Log(UNSETTLED) in effects
     hear(made, {0: (152, 52), 1: (153, 49)}, 153.0, times=2)
     assert made.phase is Phase.RESTORE
 
@@ -121,6 +129,26 @@ def test_the_wait_is_short_where_all_have_little_time_to_come():
     made.members._timing = replace(TIMING, join=40.0)
     made._since = 100.0
     assert begins_at(made, 110.0)
+
+
+def test_a_restart_just_before_the_last_moment_to_come_refuses_nobody():
+    """All are here, so there is nobody to call late: the wait for more starts goes beyond it."""
+    made, _ = gathering({0: (10, None), 1: (12, None)}, 20.0)
+    hear(made, {2: (TIMING.join - 10, 870)}, TIMING.join - 9)
+    for rank in range(WORLD):
+        made.members.heard(rank, TIMING.join + 1)
+    assert not [e for e in made.tick(TIMING.join + 1) if isinstance(e.message, msg.Refuse)]
+    assert begins_at(made, TIMING.join + 20)
+
+
+def test_a_rank_that_is_started_again_and_again_keeps_nobody_for_ever():
+    made, _ = gathering({0: (10, None), 1: (12, None)}, 20.0)
+    last = TIMING.join + TIMING.settle
+    for times, start in enumerate(range(30, int(last), 20), 1):
+        for rank in made.members.by_rank:
+            made.members.heard(rank, start)
+        hear(made, {2: (start, 20)}, start, times)
+    assert begins_at(made, last)
 
 
 def said(effects) -> msg.Hello:
@@ -172,6 +200,12 @@ def test_an_agent_that_was_away_knows_when_the_job_was_accepted(linked, expected
     assert said(node.link_up(1001.0)).age == 41_000
     node.accept(JOB, "b", 1010.0)
     assert (node.state.in_vain, node.state.waited) == expected
+
+
+def test_an_age_that_a_clock_made_negative_is_none():
+    node = Node(NodeState(JOB, "a"), (), "h:1", TIMING)
+    node.start(1000.0, age=-40.0)
+    assert said(node.link_up(1001.0)).age == 0
 
 
 def test_that_a_start_was_in_vain_outlives_the_agent(tmp_path):

@@ -114,6 +114,36 @@ def test_large_values_are_not_read_ahead(size: int, at_once: int) -> None:
     assert (Store.most, Store.held) == (at_once, 0)
 
 
+def test_a_small_value_after_a_large_one_lets_no_more_be_read_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(digest, "READ_AHEAD_BYTES", 100)
+    sizes = {b"%02d" % number: 70 if number == 0 else 1 for number in range(20)}
+    reading: list[int] = []
+    most = 0
+
+    class Read:
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+        def result(self) -> Any:
+            reading.remove(self.size)
+            return SimpleNamespace(value=bytes(self.size))
+
+    class Store:
+        def list(self) -> Any:
+            return SimpleNamespace(result=lambda: list(sizes))
+
+        def read(self, key: bytes) -> Read:
+            nonlocal most
+            reading.append(sizes[key])
+            most = max(most, len(reading))
+            return Read(sizes[key])
+
+    digest._hash_entries(Store(), 1)
+    assert (most, reading) == (1, [])
+
+
 def test_a_step_without_an_ocdbt_store_is_hashed_as_a_directory(tmp_path: Path) -> None:
     root = tree(tmp_path / "7", {"default/x": b"1"})
     content = read_content(root)

@@ -101,3 +101,19 @@ def test_a_simulation_ends_with_its_processes_and_without_a_traceback(
     output, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, output, errors) == (status, "", "")
     wait_until(lambda: not any(map(is_running, workers)))
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_what_is_asked_about_the_command_itself_may_find_no_room_either(option: str) -> None:
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "replicator", option],
+            env=buffered,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.stderr == "error: output not written: No space left on device\n"
+    assert ended.returncode == 1
