@@ -7,7 +7,7 @@ problems by path; places are looked up later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 
 from generator.checks.providers import provider_problems
 from generator.fleet import (
@@ -270,16 +270,17 @@ def _overlaps(disks: dict[str, RamDisk]) -> Iterator[Problem]:
 def _ram_disks(fleet: Fleet) -> Iterator[Problem]:
     for disk in fleet.ram_disks.values():
         path = ("checkpointing", disk.name)
-        required = disk.required_gib
-        if required is not None and disk.bytes < required * GIB:
-            assert disk.checkpoint is not None
+        saved, times = disk.checkpoint, disk.factor.value
+        if saved is not None and disk.bytes < saved * times:
+            # Cut, not rounded: what is below 6.6 must not read "6.60 times; 6.6 is needed".
+            has = (disk.bytes / saved).quantize(Decimal("0.01"), ROUND_DOWN)
             yield Problem(
                 "INV033",
                 (*path, "inMemoryVolumeSize"),
-                f"{disk.size} is {disk.bytes / disk.checkpoint:.2f} times the local checkpoint of "
-                f"{gib(disk.checkpoint)}; {disk.factor.value} times is needed"
+                f"{disk.size} is {has} times the local checkpoint of "
+                f"{gib(saved)}; {times} times is needed"
                 + (" (derived)" if disk.factor.derived else ""),
-                f"write at least {required}Gi, or leave it out to have it derived",
+                f"write at least {disk.required_gib}Gi, or leave it out to have it derived",
             )
         yield from _memory_sums(fleet, disk)
         yield from _cpu_sums(fleet, disk)

@@ -181,6 +181,27 @@ def test_gpu_nodes_have_room_for_their_own_copy_and_one_for_each_peer(
     assert agent_pod(fleet, GPU)["containers"][0]["args"][-1] == f"--capacity={size}"
 
 
+@pytest.mark.parametrize(
+    ("peers", "size", "short"),
+    [
+        (0, "216269Mi", None),  # 3.3 * 64Gi = 216268.8Mi
+        (0, "216268Mi", "216268Mi is 3.29 times the local checkpoint of 64Gi; 3.3 times is needed (derived)\n    fix: write at least 212Gi"),
+        (1, "432538Mi", None),
+        (1, "432537Mi", "432537Mi is 6.59 times the local checkpoint of 64Gi; 6.6 times is needed\n    fix: write at least 423Gi"),
+    ],
+)  # fmt: skip
+def test_the_least_ram_disk_is_exact_to_the_mebibyte(
+    fleet: Fleet, peers: int, size: str, short: str | None
+) -> None:
+    model = "      model:\n        parameters: 70e9\n        bytesPerParameter: 12\n        nodesPerReplica: 8\n"  # fmt: skip
+    sizes = f"      localCheckpointSize: 64Gi\n      inMemoryVolumeSize: {size}\n"
+    fleet.edit(f"targets/{GPU}.yml", model, sizes)
+    fleet.edit(POOLS[GPU], "peers: 1", f"peers: {peers}")
+    answer = fleet.compile("-t", GPU)
+    assert answer.code == (0 if short is None else 1), answer.err
+    assert (short or "") in answer.err
+
+
 def test_the_agents_outrank_every_job_and_keep_to_their_nodes(fleet: Fleet) -> None:
     compiled(fleet)
     pod = agent_pod(fleet)
