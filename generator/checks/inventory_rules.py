@@ -186,6 +186,11 @@ INVENTORY: tuple[Row, ...] = (
      "Write a checkpoint.jobName of its own.",
      "replicator/platform/kubernetes.py (lease_name); GKE's driver keeps a ConfigMap by job name",
      "generator/checks/job_names.py"),
+    ("INV075", "A checkpoint's name is one folder", _E,
+     "Retention deletes below the folder of that name, and links on the nodes begin with it: with "
+     "a slash it is another folder, with dots alone one outside.",
+     "Write a run_name= or --job-name without slashes.",
+     "replicator/config.py (is_safe_job_name)", "generator/checks/job_names.py"),
     ("INV080", "Overlays run and return manifests", _E,
      "An overlay is the last hand on the manifests; what it returns is checked like the rest.",
      "Return a list of objects from function(cluster, manifests).", "docs/design.md",
