@@ -243,8 +243,8 @@ def _pools_used(spec: Parameters, config: str) -> set[str]:
         pool
         for workload in spec.workloads.values()
         if workload.checkpoint is not None and workload.checkpoint.configuration == config
-        for pool in (workload.node_pool, *(j.node_pool for j in workload.replicated_jobs.values()))
-        if pool is not None
+        for own in (workload.replicated_jobs.values() or (None,))
+        if (pool := (own.node_pool if own else None) or workload.node_pool) is not None
     }
 
 
@@ -260,7 +260,8 @@ def _overlaps(disks: dict[str, RamDisk]) -> Iterator[Problem]:
                 ("checkpointing", disk.name, "nodePool"),
                 f"{other.name!r} already serves the nodes of machine type "
                 f"{disk.pool.machine.name}; two drivers on one node conflict",
-                "tell their pools apart by selectBy, and let each one's jobs run on its own pool"
+                "tell their pools apart by selectBy (one label, two values), and let each one's "
+                "jobs run on its own pool"
                 if disk.self_hosted and other.self_hosted
                 else "keep one configuration for each machine type",
             )
@@ -324,6 +325,15 @@ def _cpu_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
     """An agent outranks the jobs: beside one that leaves it no core the job is pushed off."""
     room = disk.pool.machine.allocatable_cpu
     if not disk.node_cpu:
+        return
+    if disk.node_cpu >= room:
+        yield Problem(
+            "INV035",
+            ("checkpointing", disk.name, "agent", "cpu"),
+            f"an agent of {cores(disk.node_cpu)} cores leaves pods none: a node of "
+            f"{disk.pool.machine.name} has {cores(room)} allocatable",
+            "write less, such as 1",
+        )
         return
     for pool_name, served in fleet.ram_disk_of_pool.items():
         for job in pods_on(fleet, pool_name) if served is disk else ():

@@ -167,6 +167,11 @@ def test_a_pod_that_leaves_the_agent_no_core_is_refused(fleet: Fleet) -> None:
     assert "fix: ask for at most 178, or lower the agent's cpu" in answer.err
     fleet.edit(POOLS[TPU], "      agent:\n", "      agent:\n        cpu: 400m\n")
     assert fleet.compile("-t", TPU).code == 0
+    fleet.edit(POOLS[TPU], "        cpu: 400m\n", "        cpu: 300\n")
+    answer = fleet.compile("-t", TPU)
+    assert answer.code == 1
+    assert "23:14: error INV035: an agent of 300 cores leaves pods none" in answer.err
+    assert answer.err.count("INV035") == 1
 
 
 @pytest.mark.parametrize(("peers", "size"), [(0, "323Gi"), (1, "646Gi")])
