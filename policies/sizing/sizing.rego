@@ -43,9 +43,9 @@ below(have, times, saved) if have * 10000 < times * saved
 
 default copies := 2
 
-copies := 1 + to_number(peers) if {
+copies := 1 + data.stowplan.lib.whole_number(peers) if {
 	peers := input.metadata.annotations["stowplan.dev/peers"]
-	regex.match(`^[0-9]+$`, peers)
+	regex.match(`^[0-9]{1,4}$`, peers)
 }
 
 gib(value) := sprintf("%sGi", [data.stowplan.lib.number_text(ceil(value / 1073741824))])

@@ -87,6 +87,25 @@ def test_the_least_ram_disk_is_exact_to_the_gibibyte():
     assert fixes == [f"write at least {least}Gi" for _, _, least in wanted]
 
 
+@pytest.mark.parametrize(
+    ("rule", "old", "new"),
+    [
+        ("MTC029", "backup_interval_minutes=5", "backup_interval_minutes=05"),
+        ("MTC013", 'backup-interval-minutes: "10"', 'backup-interval-minutes: "010"'),
+        ("SIZ002", 'peers: "1"', 'peers: "01"'),
+        ("JOB009", 'gke-tpu-topology: "4x4"', 'gke-tpu-topology: "04x04"'),
+        ("MTC011", 'gke-version: "1.32.3-gke.1000000"', 'gke-version: "1.032.3-gke.1000000"'),
+    ],
+)
+def test_numbers_with_zeroes_in_front_are_numbers(conftest, rule, old, new):
+    text = (REPOSITORY / f"tests/cases/rules/{rule}/wrong.yaml").read_text("utf-8")
+    assert old in text
+    objects = [document.value for document in load_documents(text.replace(old, new), "x")]
+    embedded = engine_for().judge(objects)
+    assert rule in {result.rule for results in embedded for result in results}
+    assert ConftestEngine(conftest).judge(objects) == embedded
+
+
 def test_the_settings_file_states_the_defaults():
     text = (ROOT / "settings.yaml").read_text("utf-8")
     data = load_documents(text, "settings.yaml")[0].value
