@@ -262,7 +262,7 @@ def _overlaps(disks: dict[str, RamDisk]) -> Iterator[Problem]:
                 f"{disk.pool.machine.name}; two drivers on one node conflict",
                 "tell their pools apart by selectBy (one label, two values), and let each one's "
                 "jobs run on its own pool"
-                if disk.self_hosted and other.self_hosted
+                if disk.self_hosted and other.self_hosted and disk.pool is not other.pool
                 else "keep one configuration for each machine type",
             )
             break

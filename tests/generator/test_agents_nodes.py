@@ -109,6 +109,15 @@ def test_two_agents_on_one_node_are_refused(two_pools: Fleet) -> None:
     assert "INV071" not in answer.err  # each serves these nodes: that is the fault
 
 
+def test_two_configurations_for_one_pool_are_refused(two_pools: Fleet) -> None:
+    second = configuration("second", "h100", "8Gi", "second", "other-agents")
+    two_pools.edit(TARGET, "  checkpointing:\n", "  checkpointing:\n" + second)
+    answer = two_pools.compile("-t", GPU)
+    assert answer.code == 1
+    assert "INV032" in answer.err
+    assert "fix: keep one configuration for each machine type" in answer.err
+
+
 def test_the_managed_driver_stays_selected_by_machine_type(two_pools: Fleet) -> None:
     two_pools.edit(POOL, SELF_HOSTED, GIVEN)
     assert two_pools.compile("-t", GPU).code == 0
