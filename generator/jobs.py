@@ -186,5 +186,5 @@ def name_flag(job: Job) -> tuple[ValuePath, str] | None:
         flag, equals, value = word.partition("=")
         given = (value if equals else following if flag[:1] == "-" else "").lstrip("\"'")
         if flag.lstrip("\"'") == wanted and given:
-            found = None if "$" in given else (path, given)
+            found = None if {"$", "`"} & set(given) else (path, given)
     return found

@@ -62,6 +62,7 @@ def test_a_name_that_a_flag_gives_counts(fleet: Fleet) -> None:
         ("[run_name=, run_name]", 0),
         ("['bash', '-c', 'python3 train.py base.yml run_name=\"low-jax-trillium\"; sync']", 1),
         ("['bash', '-c', 'python3 train.py base.yml run_name=\"low-jax-trillium-$RUN\"']", 0),
+        ("['bash', '-c', 'python3 train.py base.yml run_name=`date +%F/%T`']", 0),
     ],
 )
 def test_the_last_flag_is_the_name_also_in_a_script(
