@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from generator.fleet import Fleet, Pool, RamDisk
+from generator.provenance import ValuePath
 from schemas.inventory.workloads import PodSettings, ReplicatedJob, Workload
 from schemas.quantity import parse_quantity
 
@@ -162,12 +164,27 @@ def checkpoint_name(job: Job) -> str:
     A flag of its command line wins over the inventory's ``jobName``, as it does when the derived
     flags are added; one that is only known in the pod (``$(NAME)``) cannot be looked at here.
     """
-    line = [*(job.setting("command") or ()), *job.setting("args")]
-    for index, argument in enumerate(line):
-        flag, equals, value = argument.partition("=")
-        if flag == NAME_FLAGS.get(job.spec.framework):
-            given = value if equals else "".join(line[index + 1 : index + 2])
-            if given and "$" not in given:
-                return given
+    flag = name_flag(job)
+    if flag is not None:
+        return flag[1]
     checkpoint = job.spec.checkpoint
     return (checkpoint.job_name if checkpoint else None) or job.workload
+
+
+def name_flag(job: Job) -> tuple[ValuePath, str] | None:
+    """Where in the inventory a command line names the checkpoints, and how; the last flag wins, as
+    with MaxText and argparse. A shell's script counts as its words."""
+    wanted = NAME_FLAGS.get(job.spec.framework)
+    words: list[tuple[ValuePath, str]] = [
+        ((*job.settings_path(setting), index), word.rstrip("()\"';&"))
+        for setting in ("command", "args")
+        for index, text in enumerate(job.setting(setting) or ())
+        for word in text.split()
+    ]
+    found: tuple[ValuePath, str] | None = None
+    for (path, word), (_, following) in pairwise([*words, ((), "")]):
+        flag, equals, value = word.partition("=")
+        given = (value if equals else following if flag[:1] == "-" else "").lstrip("\"'")
+        if flag.lstrip("\"'") == wanted and given:
+            found = None if {"$", "`"} & set(given) else (path, given)
+    return found

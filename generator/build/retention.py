@@ -7,6 +7,7 @@ Backups are only ever written by the replicator; deleting them is the user's job
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 from generator.build.agent_pod import CREDENTIALS_FOLDER, backup_credentials, secret_volume
@@ -73,7 +74,8 @@ def _cron_job(disk: RamDisk, retention: Retention, jobs: list[str]) -> CronJob:
         },
         termination_grace_period_seconds=30,
         containers=[
-            _container(disk, retention, index, job, volume) for index, job in enumerate(jobs)
+            _container(disk, retention, name, job, volume)
+            for name, job in zip(_container_names(jobs), jobs, strict=True)
         ],
         volumes=[volume] if volume is not None else None,
     )
@@ -130,15 +132,21 @@ def _backup_volume(disk: RamDisk) -> dict[str, Any]:
     }
 
 
+def _container_names(jobs: list[str]) -> list[str]:
+    """The jobs' names; a flag may give one that no container may have, such as Llama_70B."""
+    names = [job for job in jobs if dns_label_problem(job) is None]
+    numbered = (name for i in count() if (name := f"job-{i}") not in names)
+    return [job if job in names else next(numbered) for job in jobs]
+
+
 def _container(
-    disk: RamDisk, retention: Retention, index: int, job: str, volume: dict[str, Any] | None
+    disk: RamDisk, retention: Retention, name: str, job: str, volume: dict[str, Any] | None
 ) -> Container:
     assert retention.image is not None
     place = BACKUPS if retention.tool == "backup-warden" else CREDENTIALS_FOLDER
     mount = {"mountPath": place} | ({} if place == BACKUPS else {"readOnly": True})
     return Container(
-        # A flag may give the job a name that no container may have, such as Llama_70B.
-        name=job if dns_label_problem(job) is None else f"job-{index}",
+        name=name,
         image=retention.image,
         image_pull_policy="IfNotPresent",
         args=_arguments(disk, retention, job),

@@ -35,7 +35,7 @@ def too_slow(disk: RamDisk) -> Iterator[Problem]:
         needed = (amount / rate).to_integral_value(ROUND_CEILING)
         if needed > limit:
             yield Problem(
-                "INV075",
+                "INV076",
                 ("checkpointing", disk.name, "agent", "bandwidth"),
                 f"at {agent.bandwidth} a second {what} of {amount / GIB:.4g}Gi take {needed} s, "
                 f"but are given up after {limit} s: {outcome}",

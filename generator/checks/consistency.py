@@ -7,7 +7,7 @@ problems by path; places are looked up later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 
 from generator.checks.agent_deadlines import too_slow
 from generator.checks.providers import provider_problems
@@ -244,8 +244,8 @@ def _pools_used(spec: Parameters, config: str) -> set[str]:
         pool
         for workload in spec.workloads.values()
         if workload.checkpoint is not None and workload.checkpoint.configuration == config
-        for pool in (workload.node_pool, *(j.node_pool for j in workload.replicated_jobs.values()))
-        if pool is not None
+        for own in (workload.replicated_jobs.values() or (None,))
+        if (pool := (own.node_pool if own else None) or workload.node_pool) is not None
     }
 
 
@@ -261,8 +261,9 @@ def _overlaps(disks: dict[str, RamDisk]) -> Iterator[Problem]:
                 ("checkpointing", disk.name, "nodePool"),
                 f"{other.name!r} already serves the nodes of machine type "
                 f"{disk.pool.machine.name}; two drivers on one node conflict",
-                "tell their pools apart by selectBy, and let each one's jobs run on its own pool"
-                if disk.self_hosted and other.self_hosted
+                "tell their pools apart by selectBy (one label, two values), and let each one's "
+                "jobs run on its own pool"
+                if disk.self_hosted and other.self_hosted and disk.pool is not other.pool
                 else "keep one configuration for each machine type",
             )
             break
@@ -271,16 +272,17 @@ def _overlaps(disks: dict[str, RamDisk]) -> Iterator[Problem]:
 def _ram_disks(fleet: Fleet) -> Iterator[Problem]:
     for disk in fleet.ram_disks.values():
         path = ("checkpointing", disk.name)
-        required = disk.required_gib
-        if required is not None and disk.bytes < required * GIB:
-            assert disk.checkpoint is not None
+        saved, times = disk.checkpoint, disk.factor.value
+        if saved is not None and disk.bytes < saved * times:
+            # Cut, not rounded: what is below 6.6 must not read "6.60 times; 6.6 is needed".
+            has = (disk.bytes / saved).quantize(Decimal("0.01"), ROUND_DOWN)
             yield Problem(
                 "INV033",
                 (*path, "inMemoryVolumeSize"),
-                f"{disk.size} is {disk.bytes / disk.checkpoint:.2f} times the local checkpoint of "
-                f"{gib(disk.checkpoint)}; {disk.factor.value} times is needed"
+                f"{disk.size} is {has} times the local checkpoint of "
+                f"{gib(saved)}; {times} times is needed"
                 + (" (derived)" if disk.factor.derived else ""),
-                f"write at least {required}Gi, or leave it out to have it derived",
+                f"write at least {disk.required_gib}Gi, or leave it out to have it derived",
             )
         yield from _memory_sums(fleet, disk)
         yield from _cpu_sums(fleet, disk)
@@ -325,6 +327,15 @@ def _cpu_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
     """An agent outranks the jobs: beside one that leaves it no core the job is pushed off."""
     room = disk.pool.machine.allocatable_cpu
     if not disk.node_cpu:
+        return
+    if disk.node_cpu >= room:
+        yield Problem(
+            "INV035",
+            ("checkpointing", disk.name, "agent", "cpu"),
+            f"an agent of {cores(disk.node_cpu)} cores leaves pods none: a node of "
+            f"{disk.pool.machine.name} has {cores(room)} allocatable",
+            "write less, such as 1",
+        )
         return
     for pool_name, served in fleet.ram_disk_of_pool.items():
         for job in pods_on(fleet, pool_name) if served is disk else ():

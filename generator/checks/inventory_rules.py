@@ -186,7 +186,12 @@ INVENTORY: tuple[Row, ...] = (
      "Write a checkpoint.jobName of its own.",
      "replicator/platform/kubernetes.py (lease_name); GKE's driver keeps a ConfigMap by job name",
      "generator/checks/job_names.py"),
-    ("INV075", "Agents may send fast enough for their deadlines", _E,
+    ("INV075", "A checkpoint's name is one folder", _E,
+     "Retention deletes below the folder of that name, and links on the nodes begin with it: with "
+     "a slash it is another folder, with dots alone one outside.",
+     "Write a run_name= or --job-name without slashes.",
+     "replicator/config.py (is_safe_job_name)", "generator/checks/job_names.py"),
+    ("INV076", "Agents may send fast enough for their deadlines", _E,
      "A step whose copies do not arrive in time is given up, and so is the next one; a restore "
      "gives up one source after the other.",
      "Raise agent.bandwidth, or the deadline in agent.timeouts.",

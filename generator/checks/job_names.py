@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from generator.fleet import Fleet
-from generator.jobs import Job, checkpoint_name, jobs_of
+from generator.jobs import NAME_FLAGS, Job, checkpoint_name, jobs_of, name_flag
 from generator.problems import Problem
 from generator.provenance import ValuePath
 from schemas.inventory.checkpointing import Checkpointing
 
 
 def names_are_apart(fleet: Fleet) -> Iterator[Problem]:
-    """Every checkpointed workload of the cluster goes by a name of its own."""
+    """Every checkpointed workload of the cluster goes by a name of its own, fit for a folder."""
     taken: dict[tuple[str, str], str] = {}
     for name, workload in fleet.spec.workloads.items():
         config = (
@@ -29,6 +29,9 @@ def names_are_apart(fleet: Fleet) -> Iterator[Problem]:
             continue
         job = jobs_of(fleet, name)[0]
         saved = checkpoint_name(job)
+        if "/" in saved or not saved.strip("."):
+            yield _no_folder(job, saved)
+            continue
         met = [
             (place, other)
             for place in meeting_places(config)
@@ -54,12 +57,32 @@ def _same_name(fleet: Fleet, job: Job, saved: str, met: list[tuple[str, str]]) -
     places = " and ".join(place for place, who in met if who == other)
     namespace = fleet.spec.workloads[other].namespace
     beside = "" if namespace == job.spec.namespace else f" in namespace {namespace!r}"
-    path: ValuePath = ("workloads", job.workload, "checkpoint")
-    said = job.spec.checkpoint is not None and job.spec.checkpoint.job_name is not None
+    path, fix = _said(job, "of its own")
     return Problem(
         "INV074",
-        (*path, "jobName") if said else path,
+        path,
         f"its checkpoints go by the name {saved!r}, as those of workload {other!r}{beside} do: "
         f"the two would meet {places}, and restore each other's checkpoints",
-        "write a jobName (or run_name=, --job-name) of its own",
+        fix,
     )
+
+
+def _no_folder(job: Job, saved: str) -> Problem:
+    path, fix = _said(job, "that is one name, not a path")
+    return Problem(
+        "INV075",
+        path,
+        f"its checkpoints go by the name {saved!r}, which cannot be one folder of the backups",
+        fix,
+    )
+
+
+def _said(job: Job, what: str) -> tuple[ValuePath, str]:
+    """Where a job's name stands, and how it is changed."""
+    path: ValuePath = ("workloads", job.workload, "checkpoint")
+    flag = name_flag(job)
+    if flag is not None:
+        name = NAME_FLAGS[job.spec.framework]
+        return flag[0], f"write a {name} {what} (it wins over jobName)"
+    said = job.spec.checkpoint is not None and job.spec.checkpoint.job_name is not None
+    return (*path, "jobName") if said else path, f"write a jobName {what}"

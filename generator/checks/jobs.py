@@ -242,7 +242,8 @@ def _checkpoints(fleet: Fleet) -> Iterator[Problem]:
         for job in jobs_of(fleet, name):
             if disk is None or job.pool is None:
                 continue
-            if fleet.ram_disk_of_pool.get(job.pool.name) is not disk:
+            # Where another configuration serves these nodes as well, INV032 says so.
+            if not disk.selector.items() <= job.pool.labels.items():
                 yield Problem(
                     "INV071",
                     (*path, "configuration"),

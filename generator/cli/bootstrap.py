@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from generator.cli.files import write_files
 from generator.cli.terminal import print_findings
 from generator.findings import Finding
 from generator.fleet import Fleet
@@ -95,13 +96,7 @@ def _joined(files: dict[str, str], form: str) -> str:
 
 
 def _write(folder: Path, files: dict[str, str]) -> int:
-    try:
-        for path, text in files.items():
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-            print(target)
-    except OSError as error:
-        print(f"error: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+    if not write_files(folder, files):
         return 2
+    print(*(folder / path for path in files), sep="\n")
     return 0

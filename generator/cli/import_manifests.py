@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from generator.checks.reading import NothingToReadError
+from generator.cli.files import write_files
 from generator.cli.terminal import print_findings
 from generator.findings import Severity
 from generator.importing.options import Options, parse_node_pool, parsed_pairs
@@ -156,15 +157,10 @@ def _write(result: Import, output: Path, shown: Path) -> bool:
     if taken:
         print("nothing was written; move it away, or choose another --cluster", file=sys.stderr)
         return False
-    try:
-        for path, text in result.files.items():
-            target = output / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-            print(f"wrote {shown / path}")
-    except OSError as error:
-        print(f"error: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+    if not write_files(output, result.files):
         return False
+    for path in result.files:
+        print(f"wrote {shown / path}")
     return True
 
 

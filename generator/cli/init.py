@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from generator.cli.files import write_files
 from schemas.inventory.cluster import Project
 from schemas.names import bucket_problem, dns_label_problem
 
@@ -79,15 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"error: {root / path} exists already", file=sys.stderr)
         print("nothing was written; choose an empty folder", file=sys.stderr)
         return 2
-    try:
-        for path, text in files.items():
-            target = root / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-            print(f"wrote {target}")
-    except OSError as error:
-        print(f"error: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+    if not write_files(root, files):
         return 2
+    for path in files:
+        print(f"wrote {root / path}")
     print(f"next: cd {root} && stowplan compile")
     return 0
 

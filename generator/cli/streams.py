@@ -1,4 +1,4 @@
-"""Standard output that is closed, full or without a reader: a line at most, never a traceback."""
+"""Standard streams that are closed, full or without a reader: a line at most, no traceback."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import sys
 
 
 def open_missing_streams() -> None:
-    """Put the null device where standard output or error was closed before the start.
+    """Put the null device where standard input, output or error was closed before the start.
 
     Else the next file that is opened gets its number, and with it what is printed.
     """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     if sys.stderr is None:

@@ -296,7 +296,7 @@ deny_checkpointconfiguration contains data.stowplan.lib.error("MTC012", text, fi
 warn_checkpointconfiguration contains data.stowplan.lib.warning("MTC013", text, fix, path) if {
 	minutes := input.metadata.annotations["stowplan.dev/backup-interval-minutes"]
 	regex.match(`^[0-9]+$`, minutes)
-	to_number(minutes) < data.stowplan.lib.thresholds.min_backup_minutes
+	data.stowplan.lib.whole_number(minutes) < data.stowplan.lib.thresholds.min_backup_minutes
 	path := ["metadata", "annotations", "stowplan.dev/backup-interval-minutes"]
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
 	fix := "write 30 or more"

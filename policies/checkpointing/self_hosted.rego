@@ -56,7 +56,7 @@ warn_workload contains data.stowplan.lib.warning("MTC033", text, fix, path) if {
 	agents
 	minutes := input.metadata.annotations["stowplan.dev/backup-interval-minutes"]
 	regex.match(`^[0-9]+$`, minutes)
-	to_number(minutes) < data.stowplan.lib.thresholds.min_backup_minutes
+	data.stowplan.lib.whole_number(minutes) < data.stowplan.lib.thresholds.min_backup_minutes
 	path := ["metadata", "annotations", "stowplan.dev/backup-interval-minutes"]
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
 	fix := "write 30 or more"

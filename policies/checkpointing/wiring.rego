@@ -233,7 +233,7 @@ warn_jobset contains data.stowplan.lib.warning("MTC029", text, fix, found.path) 
 	some [argument, minutes] in found.arguments
 	argument == minutes_argument
 	regex.match(`^[0-9]+$`, minutes)
-	to_number(minutes) < data.stowplan.lib.thresholds.min_backup_minutes
+	data.stowplan.lib.whole_number(minutes) < data.stowplan.lib.thresholds.min_backup_minutes
 	text := sprintf("backups every %s minutes; 30 or more are advised", [minutes])
 	fix := sprintf("write %s=30 or more", [minutes_argument])
 }

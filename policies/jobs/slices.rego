@@ -7,7 +7,7 @@ accelerator_label := "cloud.google.com/gke-tpu-accelerator"
 
 topology_label := "cloud.google.com/gke-tpu-topology"
 
-chips(topology) := product([to_number(part) | some part in split(topology, "x")]) if {
+chips(topology) := product([data.stowplan.lib.whole_number(part) | some part in split(topology, "x")]) if {
 	regex.match(`^[0-9]+x[0-9]+(x[0-9]+)?$`, topology)
 }
 

@@ -87,6 +87,9 @@ number_of(value) := units.parse_bytes(value) if {
 	regex.match(`^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$`, value)
 }
 
+# A whole number that is written in digits. Engines differ over zeroes in front: one refuses 05.
+whole_number(digits) := to_number(regex.replace(digits, `^0+([0-9])`, "$1"))
+
 # What one pod asks of a resource: of each container the request, or the limit where there is none.
 pod_asks(pod, resource) := sum([number |
 	some container in pod.containers

@@ -18,7 +18,7 @@ overrides := data.settings.thresholds
 thresholds := object.union(defaults, overrides)
 
 # 1.33.4-gke.1245000 as [1, 33, 4, 1245000]; undefined for what is no GKE version.
-gke_version(text) := [to_number(part) |
+gke_version(text) := [whole_number(part) |
 	some part in split(replace(text, "-gke.", "."), ".")
 ] if {
 	regex.match(`^[0-9]+\.[0-9]+\.[0-9]+(-gke\.[0-9]+)?$`, text)

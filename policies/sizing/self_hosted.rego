@@ -26,13 +26,13 @@ ram_disk := data.stowplan.lib.number_of(input.metadata.annotations["stowplan.dev
 deny_workload contains data.stowplan.lib.error("SIZ009", text, fix, size_note) if {
 	agents
 	times := factors[input.metadata.annotations["stowplan.dev/accelerator"]]
-	ram_disk < times * checkpoint
+	below(ram_disk, times, checkpoint)
 	text := sprintf("the RAM disk of %s is below %v times the local checkpoint of %s", [
 		input.metadata.annotations["stowplan.dev/ram-disk-size"],
-		times,
+		times / 10000,
 		input.metadata.annotations["stowplan.dev/local-checkpoint-size"],
 	])
-	fix := sprintf("make it at least %s", [gib(times * checkpoint)])
+	fix := sprintf("make it at least %s", [least_gib(times, checkpoint)])
 }
 
 # METADATA

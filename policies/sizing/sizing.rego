@@ -32,34 +32,40 @@ accelerator := input.metadata.annotations["stowplan.dev/accelerator"]
 accelerator := data.stowplan.lib.machines[instance_type].type if not input.metadata.annotations["stowplan.dev/accelerator"]
 
 # A GPU node keeps a copy of its own and one for each peer; the documents' figure is for one peer. On TPU
-# the replicas of the model are each other's copies. Rounded, since 3 * 6.6 / 2 is no 9.9 in floating point.
+# the replicas of the model are each other's copies. In ten-thousandths: sums of whole numbers are exact,
+# also in an engine whose fractions are binary, where 170 * 23.1 is above 3927.
 factors := {
-	"tpu": data.stowplan.lib.thresholds.tpu_ram_disk_factor,
-	"gpu": round(((data.stowplan.lib.thresholds.gpu_ram_disk_factor * copies) / 2) * 10000) / 10000,
+	"tpu": round(data.stowplan.lib.thresholds.tpu_ram_disk_factor * 10000),
+	"gpu": round((data.stowplan.lib.thresholds.gpu_ram_disk_factor * copies) * 5000),
 }
+
+below(have, times, saved) if have * 10000 < times * saved
 
 default copies := 2
 
-copies := 1 + to_number(peers) if {
+copies := 1 + data.stowplan.lib.whole_number(peers) if {
 	peers := input.metadata.annotations["stowplan.dev/peers"]
-	regex.match(`^[0-9]+$`, peers)
+	regex.match(`^[0-9]{1,4}$`, peers)
 }
 
 gib(value) := sprintf("%sGi", [data.stowplan.lib.number_text(ceil(value / 1073741824))])
+
+# The least whole GiB of so many ten-thousandths of a checkpoint.
+least_gib(times, saved) := gib((times * saved) / 10000)
 
 factor := factors[accelerator]
 
 too_small := text if {
 	well_formed
-	bytes < factor * checkpoint
+	below(bytes, factor, checkpoint)
 	text := sprintf("inMemoryVolumeSize %s is below %v times the local checkpoint of %s", [
 		size,
-		factor,
+		factor / 10000,
 		input.metadata.annotations["stowplan.dev/local-checkpoint-size"],
 	])
 }
 
-at_least := gib(factor * checkpoint)
+at_least := least_gib(factor, checkpoint)
 
 # METADATA
 # title: On TPU the RAM disk holds 2.2 local checkpoints

@@ -1,4 +1,4 @@
-"""A cap on bandwidth that no copy can meet its deadline with (INV075)."""
+"""A cap on bandwidth that no copy can meet its deadline with (INV076)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def compile_with(fleet: Fleet, cluster: str, more: str) -> list[str]:
     """The findings about deadlines, with the example's checkpoints (19.56Gi on TPU, 97.79Gi on GPU)."""
     fleet.edit(POOLS[cluster], GIVEN, AGENT + more + RETENTION)
     answer = fleet.compile("-t", cluster)
-    found = [line for line in answer.err.splitlines() if "INV075" in line]
+    found = [line for line in answer.err.splitlines() if "INV076" in line]
     assert answer.code == (1 if found else 0), answer.err
     return found
 

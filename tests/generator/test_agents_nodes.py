@@ -91,6 +91,13 @@ def test_each_pool_of_a_machine_type_may_have_agents_of_its_own(two_pools: Fleet
     assert mounts == {"stowplan-h100", "stowplan-serving"}
 
 
+def test_a_pool_that_every_replicated_job_overrides_has_no_agents(two_pools: Fleet) -> None:
+    whole = "    nemo-sweep:\n      nodePool: h100\n      nodes: 8\n"
+    own = "      replicatedJobs: {workers: {nodePool: h100, parallelism: 8}}\n"
+    two_pools.edit(TARGET, whole, f"    nemo-sweep:\n      nodePool: serve\n{own}")
+    assert compiled(two_pools)["h100"]["nodeSelector"][USE] == "train"
+
+
 def test_two_agents_on_one_node_are_refused(two_pools: Fleet) -> None:
     two_pools.edit(TARGET, "  checkpointing:\n", "  checkpointing:\n" + SECOND)
     job_on_serve(two_pools, "h100")
@@ -98,7 +105,17 @@ def test_two_agents_on_one_node_are_refused(two_pools: Fleet) -> None:
     assert answer.code == 1
     assert "INV032" in answer.err
     assert "already serves the nodes of machine type a3-megagpu-8g" in answer.err
-    assert "tell their pools apart by selectBy" in answer.err
+    assert "tell their pools apart by selectBy (one label, two values)" in answer.err
+    assert "INV071" not in answer.err  # each serves these nodes: that is the fault
+
+
+def test_two_configurations_for_one_pool_are_refused(two_pools: Fleet) -> None:
+    second = configuration("second", "h100", "8Gi", "second", "other-agents")
+    two_pools.edit(TARGET, "  checkpointing:\n", "  checkpointing:\n" + second)
+    answer = two_pools.compile("-t", GPU)
+    assert answer.code == 1
+    assert "INV032" in answer.err
+    assert "fix: keep one configuration for each machine type" in answer.err
 
 
 def test_the_managed_driver_stays_selected_by_machine_type(two_pools: Fleet) -> None:

@@ -61,7 +61,7 @@ EDITS = [
     ("old GKE", DOCS, "1.33.4-gke.1245000", "1.32.3-gke.1170000", f"{DOCS}:15:17", ["too old", "1.32.4-gke.1415000"]),
     ("list for mapping", DOCS, "  nodePools:\n    v6e:\n      slices: 4", "  nodePools: 5", f"{DOCS}:19:3", ["a single value here", "a mapping at"]),
     ("pod and RAM disk over the node", JOBS, "memory: 400Gi", "memory: 700Gi", f"{JOBS}:17:17", ["44Gi + pod 700Gi = 744Gi", "698.7Gi"]),
-    ("RAM disk too small", DOCS, MODEL, MODEL + "\n      inMemoryVolumeSize: 40Gi", f"{DOCS}:28:27", ["2.05 times", "at least 44Gi"]),
+    ("RAM disk too small", DOCS, MODEL, MODEL + "\n      inMemoryVolumeSize: 40Gi", f"{DOCS}:28:27", ["2.04 times", "at least 44Gi"]),
     ("unknown queue", JOBS, "queue: default-queue", "queue: defualt-queue", f"{JOBS}:12:14", ["did you mean default-queue?"]),
     ("reserved priority", "classes/priorities.yml", "value: 2000000", "value: 2000000000", "classes/priorities.yml:9:14", ["reserved"]),
     ("peer-ranks of replicator.yaml", V6E, "nodePool: v6e\n      backup", "nodePool: v6e\n      peer-ranks: [1]\n      peers-per-node: 2\n      backup", f"{V6E}:20:7", ["unknown key 'peer-ranks'", "unknown key 'peers-per-node'", "write peers:"]),

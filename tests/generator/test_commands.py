@@ -243,3 +243,44 @@ class TestCommandLine:
             cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
+
+    def test_a_closed_input_is_an_empty_one(self) -> None:
+        code = (
+            "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, "-m", "generator.cli.main", "check", "-"],
+            cwd=REPOSITORY, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        empty = subprocess.run(
+            [sys.executable, "-m", "generator.cli.main", "check", "-"],
+            cwd=REPOSITORY, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, done.stderr) == (
+            empty.returncode, empty.stdout, empty.stderr,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr
+
+    def test_an_output_that_is_full_leaves_no_half_a_tree(self, tmp_path: Path) -> None:
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-u", "-m", "generator.cli.main", "init", str(tmp_path / "mine")],
+                cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        assert done.returncode == 2
+        assert done.stderr == "stowplan: output not written: No space left on device\n"
+        assert (tmp_path / "mine/inventory/targets/my-cluster.yml").is_file()
+        assert (tmp_path / "mine/inventory.schema.json").is_file()
+
+    def test_a_full_disk_is_told_with_the_files_name(
+        self, stowplan: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(self: Path, *args: object, **kwargs: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "write_text", full)
+        answer = stowplan("init", str(tmp_path / "mine"))
+        assert answer.code == 2
+        assert answer.out == ""
+        assert answer.err.startswith(f"error: cannot write {tmp_path}/mine/")
+        assert answer.err.endswith(": No space left on device\n")

@@ -50,7 +50,39 @@ def test_a_name_that_a_flag_gives_counts(fleet: Fleet) -> None:
     fleet.edit(DOCS, "        - steps=300\n", "        - run_name=low-jax-trillium\n")
     answer = fleet.compile("-t", CLUSTER)
     assert answer.code == 1
-    assert "INV074: its checkpoints go by the name 'low-jax-trillium'" in answer.err
+    assert "54:11: error INV074: its checkpoints go by the name 'low-jax-trillium'" in answer.err
+    assert "fix: write a run_name of its own (it wins over jobName)" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("[run_name=low-jax-trillium, run_name=other]", 0),
+        ("[run_name=other, run_name=low-jax-trillium]", 1),
+        ("[run_name=, run_name]", 0),
+        ("['bash', '-c', 'python3 train.py base.yml run_name=\"low-jax-trillium\"; sync']", 1),
+        ("['bash', '-c', 'python3 train.py base.yml run_name=\"low-jax-trillium-$RUN\"']", 0),
+        ("['bash', '-c', 'python3 train.py base.yml run_name=`date +%F/%T`']", 0),
+    ],
+)
+def test_the_last_flag_is_the_name_also_in_a_script(
+    fleet: Fleet, arguments: str, code: int
+) -> None:
+    high = "    high-jax-trillium:\n"
+    fleet.edit(DOCS, high, f"{high}      ~command: {arguments}\n")
+    answer = fleet.compile("-t", CLUSTER)
+    assert answer.code == code, answer.err
+    assert ("INV074" in answer.err) is bool(code)
+
+
+@pytest.mark.parametrize("given", ["../../other", "llama/70b", ".."])
+def test_a_name_that_is_another_folder_is_refused(fleet: Fleet, given: str) -> None:
+    fleet.edit(DOCS, "        - steps=300\n", f"        - run_name={given}\n")
+    answer = fleet.compile("-t", CLUSTER)
+    assert answer.code == 1
+    assert f"54:11: error INV075: its checkpoints go by the name {given!r}" in answer.err
+    assert "fix: write a run_name that is one name, not a path" in answer.err
+    assert not fleet.compiled
 
 
 @pytest.mark.parametrize("given", ["--job-name=nemo-70b", "--job-name, nemo-70b"])
@@ -95,12 +127,18 @@ def test_jobs_that_meet_nowhere_may_share_a_name(
     assert (met or "") in answer.err
 
 
-def test_backups_are_pruned_under_the_name_that_a_flag_gives(fleet: Fleet) -> None:
+@pytest.mark.parametrize(
+    ("other", "container"), [("low-jax-trillium", "job-0"), ("job-0", "job-1")]
+)
+def test_backups_are_pruned_under_the_name_that_a_flag_gives(
+    fleet: Fleet, other: str, container: str
+) -> None:
     fleet.edit(DOCS, "        - steps=300\n", "        - run_name=Llama_70B\n")
+    fleet.edit(DOCS, LOW, f"{LOW}        jobName: {other}\n")
     assert fleet.compile("-t", CLUSTER).code == 0
     spec = fleet.object(CLUSTER, "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     pruned = {c["args"][1]: c["name"] for c in spec["containers"]}
     assert pruned == {
-        "/backups/Llama_70B": "job-0",  # no name for a container
-        "/backups/low-jax-trillium": "low-jax-trillium",
+        "/backups/Llama_70B": container,  # no name for a container
+        f"/backups/{other}": other,
     }

@@ -185,6 +185,11 @@ def test_a_pod_that_leaves_the_agent_no_core_is_refused(fleet: Fleet) -> None:
     assert "fix: ask for at most 178, or lower the agent's cpu" in answer.err
     fleet.edit(POOLS[TPU], "      agent:\n", "      agent:\n        cpu: 400m\n")
     assert fleet.compile("-t", TPU).code == 0
+    fleet.edit(POOLS[TPU], "        cpu: 400m\n", "        cpu: 300\n")
+    answer = fleet.compile("-t", TPU)
+    assert answer.code == 1
+    assert "23:14: error INV035: an agent of 300 cores leaves pods none" in answer.err
+    assert answer.err.count("INV035") == 1
 
 
 @pytest.mark.parametrize(("peers", "size"), [(0, "323Gi"), (1, "646Gi")])
@@ -197,6 +202,27 @@ def test_gpu_nodes_have_room_for_their_own_copy_and_one_for_each_peer(
     assert answer.code == 0
     assert "error" not in answer.err
     assert agent_pod(fleet, GPU)["containers"][0]["args"][-1] == f"--capacity={size}"
+
+
+@pytest.mark.parametrize(
+    ("peers", "size", "short"),
+    [
+        (0, "216269Mi", None),  # 3.3 * 64Gi = 216268.8Mi
+        (0, "216268Mi", "216268Mi is 3.29 times the local checkpoint of 64Gi; 3.3 times is needed (derived)\n    fix: write at least 212Gi"),
+        (1, "432538Mi", None),
+        (1, "432537Mi", "432537Mi is 6.59 times the local checkpoint of 64Gi; 6.6 times is needed\n    fix: write at least 423Gi"),
+    ],
+)  # fmt: skip
+def test_the_least_ram_disk_is_exact_to_the_mebibyte(
+    fleet: Fleet, peers: int, size: str, short: str | None
+) -> None:
+    model = "      model:\n        parameters: 70e9\n        bytesPerParameter: 12\n        nodesPerReplica: 8\n"  # fmt: skip
+    sizes = f"      localCheckpointSize: 64Gi\n      inMemoryVolumeSize: {size}\n"
+    fleet.edit(f"targets/{GPU}.yml", model, sizes)
+    fleet.edit(POOLS[GPU], "peers: 1", f"peers: {peers}")
+    answer = fleet.compile("-t", GPU)
+    assert answer.code == (0 if short is None else 1), answer.err
+    assert (short or "") in answer.err
 
 
 def test_the_agents_outrank_every_job_and_keep_to_their_nodes(fleet: Fleet) -> None:

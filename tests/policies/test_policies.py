@@ -65,6 +65,47 @@ def test_both_engines_take_thresholds_from_data(conftest):
         assert result.fix == "write at least 192Gi"
 
 
+def ram_disk_of(peers, checkpoint, size):
+    """A CheckpointConfiguration on GPU nodes whose sizes are in GiB."""
+    body = load_documents((REPOSITORY / "tests/cases/rules/SIZ002/right.yaml").read_text(), "x")
+    configuration = body[0].value
+    notes = configuration["metadata"]["annotations"]
+    notes["stowplan.dev/peers"] = str(peers)
+    notes["stowplan.dev/local-checkpoint-size"] = f"{checkpoint}Gi"
+    configuration["spec"]["inMemoryVolumeSize"] = f"{size}Gi"
+    return configuration
+
+
+def test_the_least_ram_disk_is_exact_to_the_gibibyte():
+    # 3.3 for each copy: whole at every tenth GiB. In binary fractions 170 * 23.1 is above 3927.
+    wanted = [(n, c, c * 33 * (1 + n) // 10) for n in range(9) for c in range(10, 400, 10)]
+    engine = engine_for()
+    enough = engine.judge([ram_disk_of(*case) for case in wanted])
+    assert [r for results in enough for r in results if r.rule == "SIZ002"] == []
+    short = engine.judge([ram_disk_of(n, c, least - 1) for n, c, least in wanted])
+    fixes = [r.fix for results in short for r in results if r.rule == "SIZ002"]
+    assert fixes == [f"write at least {least}Gi" for _, _, least in wanted]
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new"),
+    [
+        ("MTC029", "backup_interval_minutes=5", "backup_interval_minutes=05"),
+        ("MTC013", 'backup-interval-minutes: "10"', 'backup-interval-minutes: "010"'),
+        ("SIZ002", 'peers: "1"', 'peers: "01"'),
+        ("JOB009", 'gke-tpu-topology: "4x4"', 'gke-tpu-topology: "04x04"'),
+        ("MTC011", 'gke-version: "1.32.3-gke.1000000"', 'gke-version: "1.032.3-gke.1000000"'),
+    ],
+)
+def test_numbers_with_zeroes_in_front_are_numbers(conftest, rule, old, new):
+    text = (REPOSITORY / f"tests/cases/rules/{rule}/wrong.yaml").read_text("utf-8")
+    assert old in text
+    objects = [document.value for document in load_documents(text.replace(old, new), "x")]
+    embedded = engine_for().judge(objects)
+    assert rule in {result.rule for results in embedded for result in results}
+    assert ConftestEngine(conftest).judge(objects) == embedded
+
+
 def test_the_settings_file_states_the_defaults():
     text = (ROOT / "settings.yaml").read_text("utf-8")
     data = load_documents(text, "settings.yaml")[0].value
