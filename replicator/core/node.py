@@ -27,7 +27,8 @@ from replicator.core.model import (
     Timing,
 )
 from replicator.core.saves import Saves, never_finished
-from replicator.core.state import NodeState, hello, milliseconds
+from replicator.core.starts import Starts
+from replicator.core.state import NodeState, hello
 from replicator.core.transfers import Transfers
 
 MAX_TOLD = 1000
@@ -64,8 +65,7 @@ class Node:
         self._heard = self._sent = 0.0
         self._hello_at: float | None = None
         self._not_yet = ""  # why the coordinator cannot use our hello
-        self._accepted_at = 0.0
-        self._in_vain = 0  # starts since the last restore, also such as were given up
+        self._starts = Starts()
         self._joined_at: float | None = None
         self._lost_at: float | None = None
         self._told: set[str] = set()
@@ -82,8 +82,7 @@ class Node:
         job, checkpoint = self.state.job, self.state.checkpoint
         if job is None:
             return []
-        self._accepted_at = now - age
-        self._in_vain = self.state.in_vain + 1 if self.state.linked is None else 0
+        self._starts.found(self.state, job, age, now)
         self._joined_at = now if self.state.linked is None else None
         self._lost_at = now
         whole = checkpoint is None or self.holdings.holds(checkpoint, _own_shards(job))
@@ -95,9 +94,8 @@ class Node:
 
     def accept(self, job: Job, attempt: str, now: float) -> list[fx.NodeEffect]:
         """A valid `replicator.yaml` starts (or restarts) the job; leftovers were cleaned up."""
-        before, waited = self._in_vain, milliseconds(now - self._accepted_at)
-        self.state = NodeState(job, attempt, before, waited if before else 0, self.state.epoch)
-        self._accepted_at, self._in_vain = now, before + 1
+        in_vain, waited = self._starts.another(job, now)
+        self.state = NodeState(job, attempt, in_vain, waited, self.state.epoch)
         self.saves.forget()
         self.holdings.a_new_run()
         self._needs.clear()
@@ -250,7 +248,7 @@ class Node:
         return [fx.Reconnect()] if self.state.job is not None else []
 
     def _hello(self, now: float) -> msg.Hello:
-        age = now - self._accepted_at
+        age = now - self._starts.accepted_at
         return hello(self.state, age, self.address, self.holdings.inventory())
 
     def received(self, message: msg.ToNode, now: float) -> list[fx.NodeEffect]:
@@ -314,7 +312,8 @@ class Node:
             effects += self.holdings.put_all_aside("no checkpoint could be restored as a whole")
         effects.append(fx.Link(commit.checkpoint, state.job.workers))
         self.state = replace(state, linked=commit.run, last_step=-1)
-        self._joined_at, self._in_vain = None, 0
+        self._starts.restored()
+        self._joined_at = None
         self._plan = None
         effects.append(fx.Persist(self.state))
         useless = [key for key in self.holdings.copies if key.checkpoint in commit.discard]

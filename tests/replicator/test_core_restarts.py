@@ -182,6 +182,16 @@ def test_a_start_that_was_restored_was_not_in_vain():
     assert (node.state.in_vain, node.state.waited) == (0, 0)
 
 
+@pytest.mark.parametrize("other", [replace(JOB, name="next"), replace(JOB, uid="2")])
+def test_another_jobs_start_was_not_in_vain_for_this_one(other):
+    node = Node(NodeState(), (), "h:1", TIMING)
+    node.accept(JOB, "a", 100.0)
+    node.accept(other, "b", 130.0)
+    assert (node.state.in_vain, node.state.waited) == (0, 0)
+    node.accept(other, "c", 140.0)
+    assert (node.state.in_vain, node.state.waited) == (1, 10_000)
+
+
 def test_a_start_that_was_given_up_was_in_vain():
     node = Node(NodeState(), (), "h:1", TIMING)
     node.accept(JOB, "a", 100.0)
