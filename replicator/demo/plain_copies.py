@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import shutil
 import signal
@@ -41,6 +42,8 @@ def _socket_copy(
         with (target / file.name).open("wb", buffering=0) as out:
             while left:
                 count = connection.recv_into(buffer, min(left, CHUNK), socket.MSG_WAITALL)
+                if not count:
+                    raise OSError(f"{file.name} did not arrive")
                 if hashing:
                     hasher.update(buffer[:count])
                 out.write(buffer[:count])
@@ -54,9 +57,14 @@ def _socket_copy(
 
 
 def _send(port: int, files: list[Path], verifying: bool) -> None:
+    """The other end of a connection, which says what went wrong."""
     buffer = memoryview(bytearray(CHUNK))
-    with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.recv(1)
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port)) as connection,
+    ):
+        if not connection.recv(1):
+            return
         for file in files:
             with file.open("rb", buffering=0) as source:
                 hasher = blake3()
@@ -102,7 +110,6 @@ def _copy(
     copy: Callable[[Barrier, Path, Path], None], barrier: Barrier, source: Path, target: Path
 ) -> None:
     """A worker; one that fails does not leave the others waiting."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for its parent, which ends it
     try:
         copy(barrier, source, target)
     except OSError as error:
@@ -110,6 +117,16 @@ def _copy(
         barrier.abort()
     except BrokenBarrierError:
         pass  # another has said why
+
+
+def _start(workers: list[multiprocessing.Process]) -> None:
+    """A Ctrl-C is for this process, which ends them: they inherit the mask that holds it back."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        for worker in workers:
+            worker.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def timed_copies(
@@ -132,8 +149,7 @@ def timed_copies(
             for copy, source, target in zip(copies, sources, targets, strict=True)
         ]
         try:
-            for worker in workers:
-                worker.start()
+            _start(workers)
             barrier.wait()
             began = time.perf_counter()
             barrier.wait()
@@ -142,7 +158,7 @@ def timed_copies(
         except BaseException:
             for worker in workers:
                 if worker.pid is not None:  # else it was not started yet
-                    worker.terminate()
+                    worker.kill()
             raise
         if number:  # the first warms the pages
             took.append(time.perf_counter() - began)
