@@ -86,7 +86,7 @@ def _container(disk: RamDisk, agent: Agent) -> Container:
 
 def arguments(disk: RamDisk, agent: Agent) -> list[str]:
     """The agent's command line, in the words of ``stowplan-replicator agent --help``."""
-    place = f"gs://{disk.spec.bucket}" + (f"/{disk.spec.directory}" if disk.spec.directory else "")
+    place = disk.spec.backup_place
     service = f"{service_name(disk.name)}.{agent.namespace}.svc:{agent.port}"
     options = {
         "local-dir": RAM_DISK,

@@ -177,6 +177,6 @@ def _arguments(disk: RamDisk, retention: Retention, job: str) -> list[str]:
         keep.append("--delete")
     if retention.tool == "backup-warden":
         return ["-p", f"{BACKUPS}/{job}", *keep]
-    place = f"gs://{disk.spec.bucket}" + (f"/{disk.spec.directory}" if disk.spec.directory else "")
+    place = disk.spec.backup_place
     identity = backup_credentials(disk.spec.agent)
     return ["prune", "--backup", place, "--backup-credentials", identity, "--job", job, *keep]

@@ -19,7 +19,7 @@ from generator.fleet import (
     resolve_pool,
     resolve_ram_disk,
 )
-from generator.jobs import pods_on
+from generator.jobs import Job, pods_on
 from generator.problems import Problem
 from generator.retention import cron_job_name
 from generator.self_hosted import SHARED_MEMORY, SHARED_MEMORY_SHARE
@@ -304,23 +304,27 @@ def _memory_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
         )
         return
     yield from _shared_memory(disk, size_key)
-    for pool_name, served in fleet.ram_disk_of_pool.items():
-        if served is not disk:
+    for job in _jobs_beside(fleet, disk):
+        memory = job.memory
+        if memory is None or memory + disk.node_bytes <= room:
             continue
-        for job in pods_on(fleet, pool_name):
-            memory = job.memory
-            if memory is None or memory + disk.node_bytes <= room:
-                continue
-            agent = disk.spec.agent
-            beside = f" + agent {agent.memory}" if agent else ""
-            yield Problem(
-                "INV035",
-                (*job.settings_path("resources"), "memory"),
-                f"RAM disk {disk.size}{beside} + pod {gib(memory)} = "
-                f"{gib(memory + disk.node_bytes)}, "
-                f"but a node of {disk.pool.machine.name} has {gib(room)} allocatable",
-                f"ask for at most {int((room - disk.node_bytes) // GIB)}Gi, or shrink the RAM disk",
-            )
+        agent = disk.spec.agent
+        beside = f" + agent {agent.memory}" if agent else ""
+        yield Problem(
+            "INV035",
+            (*job.settings_path("resources"), "memory"),
+            f"RAM disk {disk.size}{beside} + pod {gib(memory)} = "
+            f"{gib(memory + disk.node_bytes)}, "
+            f"but a node of {disk.pool.machine.name} has {gib(room)} allocatable",
+            f"ask for at most {int((room - disk.node_bytes) // GIB)}Gi, or shrink the RAM disk",
+        )
+
+
+def _jobs_beside(fleet: Fleet, disk: RamDisk) -> Iterator[Job]:
+    """The jobs whose pods run on nodes that have this RAM disk."""
+    for pool_name, served in fleet.ram_disk_of_pool.items():
+        if served is disk:
+            yield from pods_on(fleet, pool_name)
 
 
 def _cpu_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
@@ -337,18 +341,17 @@ def _cpu_sums(fleet: Fleet, disk: RamDisk) -> Iterator[Problem]:
             "write less, such as 1",
         )
         return
-    for pool_name, served in fleet.ram_disk_of_pool.items():
-        for job in pods_on(fleet, pool_name) if served is disk else ():
-            if job.cpu is None or job.cpu + disk.node_cpu <= room:
-                continue
-            yield Problem(
-                "INV035",
-                (*job.settings_path("resources"), "cpu"),
-                f"agent {cores(disk.node_cpu)} + pod {cores(job.cpu)} = "
-                f"{cores(disk.node_cpu + job.cpu)} cores, "
-                f"but a node of {disk.pool.machine.name} has {cores(room)} allocatable",
-                f"ask for at most {whole(room - disk.node_cpu)}, or lower the agent's cpu",
-            )
+    for job in _jobs_beside(fleet, disk):
+        if job.cpu is None or job.cpu + disk.node_cpu <= room:
+            continue
+        yield Problem(
+            "INV035",
+            (*job.settings_path("resources"), "cpu"),
+            f"agent {cores(disk.node_cpu)} + pod {cores(job.cpu)} = "
+            f"{cores(disk.node_cpu + job.cpu)} cores, "
+            f"but a node of {disk.pool.machine.name} has {cores(room)} allocatable",
+            f"ask for at most {whole(room - disk.node_cpu)}, or lower the agent's cpu",
+        )
 
 
 def _shared_memory(disk: RamDisk, size_key: str) -> Iterator[Problem]:

@@ -43,7 +43,7 @@ def names_are_apart(fleet: Fleet) -> Iterator[Problem]:
 
 def meeting_places(config: Checkpointing) -> list[str]:
     """Where jobs of one name find each other, in words."""
-    folder = f"gs://{config.bucket}" + (f"/{config.directory}" if config.directory else "")
+    folder = config.backup_place
     if config.agent is None:
         return ["at the driver's coordinator", f"in the backups of {folder}"]
     return [

@@ -171,6 +171,11 @@ class Checkpointing(InventoryModel):
     retention: Retention
     """Which backups are kept."""
 
+    @property
+    def backup_place(self) -> str:
+        """Where in the bucket backups go, as a URL."""
+        return f"gs://{self.bucket}" + (f"/{self.directory}" if self.directory else "")
+
     @model_validator(mode="after")
     def _one_size(self) -> Self:
         checkpoint = [
