@@ -26,6 +26,7 @@ from replicator.backup_cli import add_backup_arguments, open_storage
 from replicator.config import is_safe_job_name
 from replicator.core.model import Timing
 from replicator.credentials import StorageConfigError
+from replicator.ending import heeded
 from replicator.errors import ProtocolError, ReplicatorError
 from replicator.platform.base import Platform
 from replicator.platform.gke import GkePlatform
@@ -222,7 +223,7 @@ def _address(
 
 def _check_platform(arguments: argparse.Namespace) -> None:
     """Raise StorageConfigError where an option stands that the platform would not look at."""
-    given = {name for name in ("peers", "namespace", "service") if getattr(arguments, name)}
+    given = {name for name in set[str]().union(*_PLATFORMS.values()) if getattr(arguments, name)}
     if stray := sorted(given - _PLATFORMS[arguments.platform]):
         raise StorageConfigError(f"--{stray[0]}: not for --platform {arguments.platform}")
 
@@ -277,9 +278,8 @@ async def _serve(settings: AgentSettings) -> None:
     collector.calm()
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(Agent(settings).run())
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, task.cancel)
+    for number in (signal.SIGTERM, signal.SIGINT, *heeded(signal.SIGHUP)):
+        loop.add_signal_handler(number, task.cancel)
     try:
         await task
     except asyncio.CancelledError:

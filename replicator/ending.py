@@ -8,13 +8,18 @@ from types import FrameType
 from typing import NoReturn
 
 
+def heeded(*numbers: signal.Signals) -> list[signal.Signals]:
+    """Those that nobody has this process ignore, as `nohup` does with a hangup."""
+    return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+
+
 def end_in_order() -> None:
     """Have SIGTERM and SIGHUP end this process by SystemExit, so that what it began ends with it.
 
     A hangup that is ignored already (nohup) stays so, and a second signal does not cut the
     cleaning short.
     """
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    numbers = heeded(signal.SIGTERM, signal.SIGHUP)
 
     def end(number: int, _: FrameType | None) -> NoReturn:
         for each in numbers:

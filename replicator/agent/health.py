@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import socket
 from collections.abc import Callable
 from typing import Any
+
+from replicator.agent.sockets import cannot_listen
 
 MAX_REQUEST_BYTES = 8192
 REQUEST_SECONDS = 5.0
@@ -40,11 +40,7 @@ class HttpServer:
                 self._serve, host, port, limit=MAX_REQUEST_BYTES
             )
         except OSError as error:
-            known = error.strerror if isinstance(error, socket.gaierror) else None
-            reason = known or os.strerror(
-                error.errno or 0
-            )  # asyncio's own text repeats the address
-            raise OSError(error.errno, f"cannot listen on {host} port {port}: {reason}") from None
+            raise cannot_listen(host, port, error) from None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

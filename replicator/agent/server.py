@@ -14,7 +14,7 @@ from typing import Any
 from replicator.agent.bandwidth import Bandwidth
 from replicator.agent.channel import Channel, accept, split_address
 from replicator.agent.metrics import Metrics
-from replicator.agent.sockets import AuthenticationError
+from replicator.agent.sockets import AuthenticationError, cannot_listen
 from replicator.agent.store import LocalStore
 from replicator.agent.tls import PeerTls
 from replicator.agent.transfer import serve
@@ -80,8 +80,7 @@ class PeerServer:
             listener.bind((host, port))
         except OSError as error:
             listener.close()
-            text = f"cannot listen on {host} port {port}: {error.strerror or error}"
-            raise OSError(error.errno, text) from None
+            raise cannot_listen(host, port, error) from None
         listener.listen(1024)
         self._listener = listener
         self._spawn(self._accept_all(listener))

@@ -25,6 +25,13 @@ TLS_SEND_BYTES = 1024 * 1024
 T = TypeVar("T")
 
 
+def cannot_listen(host: str, port: int, error: OSError) -> OSError:
+    """Why an address cannot be bound, in one form (asyncio's own text repeats the address)."""
+    known = error.strerror if isinstance(error, socket.gaierror) else None
+    reason = known or os.strerror(error.errno or 0)
+    return OSError(error.errno, f"cannot listen on {host} port {port}: {reason}")
+
+
 class AuthenticationError(ReplicatorError):
     """The other side cannot prove who it is, or a frame was not sent by it."""
 

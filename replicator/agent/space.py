@@ -46,10 +46,7 @@ class Space:
             NoSpaceError: there is not enough.
         """
         with self._lock:
-            stat = os.statvfs(self.root)
-            free = stat.f_bavail * stat.f_frsize
-            if self.capacity is not None:
-                free = min(free, self.capacity - used_bytes(self.root))
+            free = self._free(0 if self.capacity is None else used_bytes(self.root))
             promised = sum(r.size - r.written for r in self._reserved)
             if free - promised < size + SPARE_BYTES:
                 raise NoSpaceError(
@@ -61,9 +58,14 @@ class Space:
 
     def usable(self) -> int:
         """Bytes that the volume may hold: what it does, whatever that is, and what is free."""
+        used = used_bytes(self.root)
+        return used + self._free(used)
+
+    def _free(self, used: int) -> int:
+        """Bytes that may be added to what is used."""
         stat = os.statvfs(self.root)
-        room = stat.f_bavail * stat.f_frsize + used_bytes(self.root)
-        return room if self.capacity is None else min(room, self.capacity)
+        free = stat.f_bavail * stat.f_frsize
+        return free if self.capacity is None else min(free, self.capacity - used)
 
     def release(self, reservation: Reservation) -> None:
         """The copy is done or given up."""

@@ -25,7 +25,6 @@ from replicator.client.dcp_storage import (
 from replicator.client.errors import (
     ClientError,
     RestoreDataError,
-    SaveError,
     root_cause,
     what_it_says,
 )
@@ -76,7 +75,7 @@ def save(
     writer = ReplicatorStorageWriter(
         client, step, local_rank, local_world_size, hand_over_timeout=hand_over_timeout
     )
-    with _giving_up(writer, step):
+    with _giving_up(writer):
         _checkpoint.save(state_dict, storage_writer=writer, planner=planner, no_dist=True)
 
 
@@ -101,7 +100,7 @@ def async_save(
     writer = ReplicatorStorageWriter(
         client, step, local_rank, local_world_size, hand_over_timeout=hand_over_timeout
     )
-    with _giving_up(writer, step):
+    with _giving_up(writer):
         saving = _checkpoint.async_save(
             state_dict, storage_writer=writer, planner=planner, no_dist=True
         )
@@ -110,7 +109,7 @@ def async_save(
 
     def settle(saved: Future[Any]) -> None:
         try:
-            with _giving_up(writer, step):
+            with _giving_up(writer):
                 saved.result()
         except BaseException as error:
             outcome.set_exception(error)
@@ -122,26 +121,13 @@ def async_save(
 
 
 @contextlib.contextmanager
-def _giving_up(writer: ReplicatorStorageWriter, step: int) -> Iterator[None]:
+def _giving_up(writer: ReplicatorStorageWriter) -> Iterator[None]:
     """Whatever is raised ends the attempt; out of torch's wrapping comes the reason."""
-    try:
-        yield
-    except _api.CheckpointException as error:
-        writer.abandon()
-        cause = _unwrapped(error)
-        if isinstance(cause, ClientError):
-            raise cause  # noqa: B904  (it has a cause of its own)
-        raise SaveError(f"step {step}: {what_it_says(cause)}") from cause
-    except ClientError:
-        writer.abandon()
-        raise
-    except Exception as error:
-        writer.abandon()
-        cause = root_cause(error)
-        raise SaveError(f"step {step}: {what_it_says(cause)}") from cause
-    except BaseException:
-        writer.abandon()
-        raise
+    with writer.giving_up_on_errors():
+        try:
+            yield
+        except _api.CheckpointException as error:
+            raise _unwrapped(error)  # noqa: B904  (it has a cause of its own)
 
 
 def load(restored: Restored, state_dict: dict[str, Any], local_rank: int) -> None:

@@ -113,7 +113,7 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
             ReplicatorFailedError: the replicator gave up (looked for on the node's first rank).
         """
         self._begin_attempt()
-        with self._giving_up_on_errors():
+        with self.giving_up_on_errors():
             if not is_coordinator:
                 raise SaveError(_NO_DIST)
             if not kwargs.get("use_collectives", True):
@@ -137,7 +137,7 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
         self._begun, self._abandoned = True, False
 
     @contextlib.contextmanager
-    def _giving_up_on_errors(self) -> Iterator[None]:
+    def giving_up_on_errors(self) -> Iterator[None]:
         """Whatever is raised ends the attempt; what torch or the volume raises is a SaveError."""
         try:
             yield
@@ -150,7 +150,7 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
 
     def prepare_local_plan(self, plan: Any) -> Any:
         """Called by torch before it writes; clears what a failed attempt of this rank has left."""
-        with self._giving_up_on_errors():
+        with self.giving_up_on_errors():
             shutil.rmtree(self._own, ignore_errors=True)
             self._own.mkdir(parents=True)
             return super().prepare_local_plan(plan)
@@ -161,7 +161,7 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
         Raises:
             SaveError: more than this one, so `no_dist=True` was forgotten.
         """
-        with self._giving_up_on_errors():
+        with self.giving_up_on_errors():
             if len(plans) != 1:
                 raise SaveError(_NO_DIST)
             return super().prepare_global_plan(plans)
@@ -172,7 +172,7 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
         Raises:
             SaveError: the part cannot be written, as on a full disk; it is cleared away.
         """
-        with self._giving_up_on_errors():
+        with self.giving_up_on_errors():
             return super().write_data(plan, planner)
 
     def finish(self, metadata: Any, results: Any) -> None:
@@ -182,7 +182,7 @@ class ReplicatorStorageWriter(_checkpoint.FileSystemWriter):  # type: ignore[mis
             SaveError: another rank of the node could not write its part, or has not finished in
                 time; nothing is handed over, and what was written is cleared away.
         """
-        with self._giving_up_on_errors():
+        with self.giving_up_on_errors():
             super().finish(metadata, results)
             if self._local_rank == 0:
                 self._wait_for_all()
