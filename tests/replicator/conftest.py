@@ -19,3 +19,11 @@ def agent(tmp_path: Path) -> list[str]:
         *("agent", "--local-dir", str(tmp_path / "volume")),
         *("--peers", str(tmp_path / "peers.yaml"), "--key-file", str(key)),
     ]
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    """A checkpoint volume of one node."""
+    path = tmp_path / "local"
+    path.mkdir()
+    return path

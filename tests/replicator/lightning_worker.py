@@ -29,6 +29,7 @@ os.environ.update(
 import lightning.pytorch as pl  # noqa: E402
 import torch  # noqa: E402
 from lightning.pytorch.strategies import DDPStrategy  # noqa: E402
+from lightning_line import Line  # noqa: E402
 from small_volumes import no_large_files  # noqa: E402
 
 from replicator.client import Framework, ReplicatorClient, ReplicatorConfig  # noqa: E402
@@ -36,21 +37,6 @@ from replicator.client.lightning import (  # noqa: E402
     ReplicatorCheckpointIO,
     every_node_saves,
 )
-
-
-class Line(pl.LightningModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
-
-    def training_step(self, batch: Any, _: int) -> Any:
-        return self.layer(batch).square().mean()
-
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-
-    def train_dataloader(self) -> Any:
-        return torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=4)
 
 
 class NoRoom(pl.Callback):
@@ -78,7 +64,7 @@ def main() -> dict[str, object]:
         checkpoint_io=checkpoint_io, process_group_backend="gloo"
     )
     torch.manual_seed(0)
-    model = Line()
+    model = Line(rate=0.01)
     trainer = pl.Trainer(
         accelerator="cpu",
         devices=1,

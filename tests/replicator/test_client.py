@@ -29,13 +29,6 @@ from replicator.client import (
 from replicator.errors import ConfigError
 
 
-@pytest.fixture
-def local(tmp_path: Path) -> Path:
-    path = tmp_path / "local"
-    path.mkdir()
-    return path
-
-
 def names(path: Path) -> set[str]:
     return {entry.name for entry in path.iterdir()}
 

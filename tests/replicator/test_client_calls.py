@@ -36,14 +36,6 @@ from replicator.client.orbax import initialize_on_cpu
 from replicator.client.volume import CheckpointVolume
 from replicator.errors import ConfigError, Problem
 
-
-@pytest.fixture
-def local(tmp_path: Path) -> Path:
-    path = tmp_path / "local"
-    path.mkdir()
-    return path
-
-
 # ---- the directory -----------------------------------------------------------------------------
 
 

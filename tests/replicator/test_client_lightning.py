@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_replicator import CONFIG, FakeReplicator
 from small_volumes import no_large_files
+from worker_processes import run_workers
 
 from replicator.client import (
     ClientArgumentError,
@@ -27,6 +25,7 @@ torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 pl = pytest.importorskip("lightning.pytorch", reason="needs lightning")
 
 from lightning.pytorch.strategies import SingleDeviceStrategy  # noqa: E402
+from lightning_line import Line  # noqa: E402
 
 from replicator.client.lightning import (  # noqa: E402
     EveryNodeSaves,
@@ -35,30 +34,9 @@ from replicator.client.lightning import (  # noqa: E402
 )
 
 
-@pytest.fixture
-def local(tmp_path: Path) -> Path:
-    path = tmp_path / "local"
-    path.mkdir()
-    return path
-
-
 def make_module() -> Any:
-    class Line(pl.LightningModule):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(4, 1)
-
-        def training_step(self, batch: Any, _: int) -> Any:
-            return self.layer(batch).square().mean()
-
-        def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-        def train_dataloader(self) -> Any:
-            return torch.utils.data.DataLoader(torch.ones(64, 4), batch_size=4)
-
     torch.manual_seed(0)
-    return Line()
+    return Line(rate=0.1)
 
 
 def whole(step: int) -> dict[str, Any]:
@@ -104,25 +82,12 @@ def test_lightning_saves_through_the_replicator_and_resumes(local: Path, tmp_pat
 def run_job(nodes: list[Path], root: Path, steps: int, full: int = 0) -> list[dict[str, Any]]:
     """Train on DDP with a process for each node, a save every two steps; what each printed."""
     (port,) = free_ports(1)
-    worker = str(Path(__file__).with_name("lightning_worker.py"))
-    processes = [
-        subprocess.Popen(
-            [
-                *(sys.executable, worker, str(directory), str(node), str(len(nodes)), str(port)),
-                *(str(root), str(steps), str(full)),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    worker = Path(__file__).with_name("lightning_worker.py")
+    commands = [
+        (worker, directory, node, len(nodes), port, root, steps, full)
         for node, directory in enumerate(nodes)
     ]
-    results = []
-    for process in processes:
-        output, errors = process.communicate(timeout=150)
-        assert process.returncode == 0, errors[-4000:]
-        results.append(json.loads(output.splitlines()[-1]) | {"errors": errors})
-    return results
+    return [result | {"errors": errors} for result, errors in run_workers(commands, 150)]
 
 
 def test_a_ddp_job_saves_on_every_node_and_resumes_and_a_node_without_room_ends_nothing(

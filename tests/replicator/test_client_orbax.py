@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_replicator import FakeReplicator
+from worker_processes import run_workers
 
 import replicator.client.orbax
 from replicator.client import LocalDirectoryError
@@ -25,25 +23,12 @@ def run_job(action: str, directories: list[Path], step: int = 0) -> list[dict[st
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    processes = [
-        subprocess.Popen(
-            [
-                *(sys.executable, str(WORKER), action, str(directory)),
-                *map(str, (process, len(directories), port, step)),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "JAX_"))},
-        )
+    commands = [
+        (WORKER, action, directory, process, len(directories), port, step)
         for process, directory in enumerate(directories)
     ]
-    results = []
-    for process in processes:
-        output, errors = process.communicate(timeout=150)
-        assert process.returncode == 0, errors[-4000:]
-        results.append(json.loads(output.splitlines()[-1]))
-    return results
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "JAX_"))}
+    return [result for result, _ in run_workers(commands, 150, env)]
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -27,13 +27,6 @@ from replicator.client.volume import CheckpointVolume
 WAITS = ("handshake", "wait_for_restore", "wait_for_prerestore")
 
 
-@pytest.fixture
-def local(tmp_path: Path) -> Path:
-    path = tmp_path / "local"
-    path.mkdir()
-    return path
-
-
 class LeftError(Exception):
     """Out of the body of a save."""
 

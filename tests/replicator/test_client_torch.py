@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_replicator import FakeReplicator
+from worker_processes import run_workers
 
 from replicator.client import (
     Framework,
@@ -21,6 +18,7 @@ from replicator.client import (
     SaveError,
     StepExistsError,
 )
+from replicator.demo.cluster import free_ports
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 
@@ -30,41 +28,14 @@ WORKER = Path(__file__).with_name("torch_worker.py")
 CONFIG = ReplicatorConfig("job", Framework.PYTORCH_DISTRIBUTED, 0, 1, None, 0, 30, None)
 
 
-@pytest.fixture
-def local(tmp_path: Path) -> Path:
-    path = tmp_path / "local"
-    path.mkdir()
-    return path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 def run_job(action: str, directories: list[Path], ranks_per_node: int) -> list[dict[str, object]]:
-    port = free_port()
-    processes = [
-        subprocess.Popen(
-            [
-                *(sys.executable, str(WORKER), action, str(directory)),
-                *map(str, (node, len(directories), local, ranks_per_node, port)),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    (port,) = free_ports(1)
+    commands = [
+        (WORKER, action, directory, node, len(directories), local, ranks_per_node, port)
         for node, directory in enumerate(directories)
         for local in range(ranks_per_node)
     ]
-    results = []
-    for process in processes:
-        output, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-        results.append(json.loads(output.splitlines()[-1]))
-    return results
+    return [result for result, _ in run_workers(commands, 120)]
 
 
 @pytest.mark.parametrize(("nodes", "ranks_per_node"), [(2, 1), (1, 2)])

@@ -7,14 +7,12 @@ back are compared by the training process itself. Skipped where the frameworks a
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from worker_processes import run_workers
 
 from replicator.backups import JobBackups
 from replicator.demo.cluster import DemoCluster, free_ports
@@ -32,22 +30,11 @@ def start_job(worker: str, action: str, cluster: DemoCluster, step: int) -> list
         "torch_worker.py": [(rank, size, 0, 1, port) for rank in range(size)],
     }
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "JAX_"))}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / worker), action, str(node.local), *map(str, place)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environ,
-        )
+    commands = [
+        (HERE / worker, action, node.local, *place)
         for node, place in zip(cluster.nodes, places[worker], strict=True)
     ]
-    results = []
-    for process in processes:
-        output, errors = process.communicate(timeout=180)
-        assert process.returncode == 0, errors[-4000:]
-        results.append(json.loads(output.splitlines()[-1]))
-    return results
+    return [result for result, _ in run_workers(commands, 180, environ)]
 
 
 def has_backup(cluster: DemoCluster, job: str) -> bool:
